@@ -14,7 +14,7 @@ import torch
 from ..base.device import MIB, is_in_ram
 from ..base.graph import Graph, Prompt
 from ..base.prompt_node import is_node, names_a_model, title_given
-from ..base.ram import ram_room_bytes
+from ..base.ram import ram_room_bytes, swap_room_bytes
 from ..base.said import Said, joined, said, said_json
 from ..host.adapter import current_host, host_registry
 from ..measure.journal import Action, note
@@ -36,13 +36,13 @@ MODELS_NAMED = 3
 
 
 class RamFall:
-    """Predicts from readings of the free RAM whether it is about to run out."""
+    """Predicts from readings of the free RAM and swap whether they are about to run out."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, int]] = deque()
         self.seconds_left = math.inf  # at the rate of the last second
         self.may_end = False  # by the last reading: the next one must come soon
-        self._foreseen = 0  # the free RAM at the first reading that predicted it
+        self._foreseen = 0  # what was free at the first reading that predicted it
 
     def is_ending(self, at: float, room_bytes: int) -> bool:
         """Return whether this reading and the last one both predict that RAM runs out.
@@ -83,8 +83,15 @@ def loading_nodes(prompt: Prompt) -> frozenset[str]:
 
 
 def load_bytes(prompt: Prompt, node_id: str) -> int:
-    """Return how much RAM the weights that a node names are expected to take."""
-    return int(TAKES * _file_bytes(_files(Graph(prompt, host_registry()), node_id)))
+    """Return how much RAM the weights that a node names are expected to take; 0: not known.
+
+    Called in the thread of a prompt, which an error would end: it is logged.
+    """
+    try:
+        return int(TAKES * _file_bytes(_files(Graph(prompt, host_registry()), node_id)))
+    except Exception:
+        log.exception("[Headroom] the files that node %s loads cannot be looked up", node_id)
+        return 0
 
 
 class Node(NamedTuple):
@@ -120,7 +127,8 @@ class RamStop:
         """Interrupt the prompt; False if it has ended already, or if a load will just fit."""
         prompt = self._prompt_of(node.prompt_id) or {}
         graph, room = Graph(prompt, host_registry()), ram_room_bytes()
-        if is_load(_file_bytes(_files(graph, node.node_id)), node.taken_bytes, room):
+        files_bytes = _file_bytes(_files(graph, node.node_id))
+        if is_load(files_bytes, node.taken_bytes, room + swap_room_bytes()):
             return False
         text = self._told(node, prompt, room)
         tell = partial(self._stops, node.prompt_id, node.node_id, text)

@@ -12,7 +12,7 @@ import torch
 from ..actions.make_room import VARIABLE, Step, make_room, trim_step, trimmed
 from ..actions.spare_ram import Spared, spare_ram, used_by
 from ..base.device import MIB, mib_text
-from ..base.ram import ram_room_bytes, ram_total_bytes
+from ..base.ram import ram_room_bytes, ram_total_bytes, swap_room_bytes
 from ..base.refusals import Refused
 from ..base.said import said
 from ..measure.journal import Action, note
@@ -138,7 +138,8 @@ class RamWatch:
         """Read while a node runs: free unused heap pages now, everything else before the next node.
 
         The prompt is stopped if less is left than must stay free and a second would take the rest,
-        or if 0.3 s would take it, however much it is: frames may fill a GiB in a second.
+        or if 0.3 s would take it, however much it is: frames may fill a GiB in a second. The rest
+        includes swap: while there is some, the system continues, if slowly.
         """
         room = ram_room_bytes()
         prompt_id, node_id = self._at
@@ -146,7 +147,7 @@ class RamWatch:
             self._lowest = prompt_id, room
         now = time.monotonic()
         late = max(0.0, now - self._looked_at - self._pause)  # others kept this thread waiting
-        is_ending = self._fall.is_ending(now, room)
+        is_ending = self._fall.is_ending(now, room + swap_room_bytes())
         is_last = is_ending and self._fall.seconds_left < LAST_SECONDS + STOP_LOOKS * late
         if not self._is_short(room) and not self._fall.may_end:
             self._trimmed = self._is_due = False

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 V2_FILES = ("memory.max", "memory.current")
 V1_FILES = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+SWAP_FILES = ("memory.swap.max", "memory.swap.current")
 # Pages of files: the kernel drops them before it kills a process. Version 1 has separate names for
 # the sum over the groups below.
 DROPPABLE = {V2_FILES: ("inactive_file", "active_file"),
@@ -39,6 +40,17 @@ def cgroup_room(root: Path) -> int | None:
         memory.limit - memory.used + _droppable(folder, DROPPABLE[files])
         for folder, files in _folders(root) if (memory := _read(folder, files))
     ]
+    return max(0, min(found)) if found else None
+
+
+def cgroup_swap_room(root: Path) -> int | None:
+    """Return the bytes of swap that this process may still take; None: all that there is.
+
+    Version 1 limits RAM and swap together: there a process with a limit has none.
+    """
+    found = [0 if files == V1_FILES else memory.limit - memory.used
+             for folder, files in _folders(root)
+             if (memory := _read(folder, SWAP_FILES if files == V2_FILES else files))]
     return max(0, min(found)) if found else None
 
 

@@ -2,12 +2,13 @@
 
 import ctypes
 import re
+import shutil
 import sys
 from pathlib import Path
 
 import psutil
 
-from .cgroup import cgroup_memory, cgroup_room
+from .cgroup import cgroup_memory, cgroup_room, cgroup_swap_room
 from .said import said
 
 
@@ -34,6 +35,19 @@ def swap_bytes() -> tuple[int, int] | tuple[None, None]:
     except (OSError, RuntimeError):
         return None, None
     return int(swap.used), int(swap.total)
+
+
+def swap_room_bytes(root: Path = Path("/")) -> int:
+    """Return the bytes of swap that are left to this process; 0 if not known.
+
+    macOS makes more swap while its disk has room.
+    """
+    used, total = swap_bytes()
+    free = 0 if used is None or total is None else total - used
+    if sys.platform == "darwin":
+        free += shutil.disk_usage("/").free
+    group = cgroup_swap_room(root)
+    return free if group is None else min(free, group)
 
 
 def ram_pressure(root: Path = Path("/")) -> float | None:

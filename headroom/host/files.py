@@ -20,7 +20,7 @@ def files_named(name: str) -> list[Path]:
     """
     relative = name_below(name)
     places = [Path(root) for kind in folder_paths.folder_names_and_paths.values()
-              for root in kind[0]]
+              for root in kind[0] if root]
     candidates = [place / relative for place in places]
     if Path(name).is_absolute():
         candidates.append(Path(name))

@@ -57,6 +57,14 @@ def test_the_bytes_that_a_node_loads_are_those_of_the_files_it_names(monkeypatch
     assert [load_bytes(prompt, one) for one in ("1", "2", "3", "3.0.1")] == [1300, 0, 0, 0]
 
 
+def test_an_error_while_files_are_looked_up_does_not_end_the_prompt_that_loads_them(monkeypatch):
+    def fails(name):
+        raise TypeError("a models folder of another pack is no path")
+
+    monkeypatch.setattr(module, "host_registry", lambda: SimpleNamespace(files_named=fails))
+    assert load_bytes({"1": {"class_type": "Load", "inputs": {"name": "a.ckpt"}}}, "1") == 0
+
+
 def test_with_dynamic_vram_no_room_is_made_for_a_load(monkeypatch):
     monkeypatch.setattr(module, "current_host",
                         lambda: SimpleNamespace(has_dynamic_vram=lambda: True))
@@ -72,6 +80,7 @@ def model(name, total_mib, loaded_mib=0, device="cuda:0", dynamic=False):
 def stopped(monkeypatch, tmp_path):
     """A function that stops node 5 of prompt "p": whether it did, and what was told to whom."""
     monkeypatch.setattr(module, "ram_room_bytes", lambda: 200 * MIB)
+    monkeypatch.setattr(module, "swap_room_bytes", lambda: 0)
     monkeypatch.setattr(module, "rss_bytes", lambda: 15000 * MIB)
     monkeypatch.setattr(module.sys, "platform", "linux")
     monkeypatch.setattr(module, "loaded_models", lambda: [
@@ -123,6 +132,7 @@ def test_a_slow_load_is_stopped_only_if_its_file_does_not_tell_when_it_ends(
     monkeypatch.setattr(module, "loaded_models", list)
     for where in (module, watch_module):
         monkeypatch.setattr(where, "ram_room_bytes", lambda: at[-1] * MIB)
+        monkeypatch.setattr(where, "swap_room_bytes", lambda: 0)
     monkeypatch.setattr(watch_module.time, "monotonic", lambda: len(at) / 4)
     stop = RamStop(lambda *_: stops.append(at[-1]) or True,
                    lambda _: {"5": {"class_type": "Load", "inputs": {"name": "a.safetensors"}}},

@@ -23,7 +23,7 @@ GIB = 2**30
 @pytest.fixture
 def spared(monkeypatch):
     """Calls of spare_ram, with how much RAM there is."""
-    state = {"room": 0, "calls": 0, "count": 1}
+    state = {"room": 0, "swap": 0, "calls": 0, "count": 1}
     environment._told.clear()
 
     def spare(wanted_bytes, is_used):
@@ -33,6 +33,7 @@ def spared(monkeypatch):
     monkeypatch.setattr(watch_module, "spare_ram", spare)
     monkeypatch.setattr(watch_module, "make_room", lambda wanted: iter(()))
     monkeypatch.setattr(watch_module, "ram_room_bytes", lambda: state["room"])
+    monkeypatch.setattr(watch_module, "swap_room_bytes", lambda: state["swap"])
     return state
 
 
@@ -117,6 +118,27 @@ def test_a_prompt_is_stopped_once_when_ram_keeps_falling_below_what_is_to_stay_f
         seconds[0] += 0.25
         found.look_amid()
     assert stops == [(("p", "5", 3500 * MIB), 500)]
+
+
+def test_a_prompt_that_the_system_can_carry_on_with_swap_is_not_stopped(monkeypatch, spared):
+    spared["swap"] = 8000 * MIB
+    assert falling(monkeypatch, spared, 1000, range(3000, 0, -50)) == []
+
+
+def test_a_prompt_is_stopped_when_swap_is_about_to_run_out_too(monkeypatch, spared):
+    stops, seconds = [], [0.0]
+    monkeypatch.setattr(watch_module.time, "monotonic", lambda: seconds[0])
+    monkeypatch.setattr(watch_module, "trimmed", lambda: 0)
+    found = RamWatch(Gate(lambda: True, lambda: True), None, lambda: [{}], 1000 * MIB,
+                     lambda node: stops.append(spared["swap"] // MIB) or True)
+    spared["room"] = 50 * MIB
+    found.before_node("p", "5")
+    for swap in range(3000, -1, -50):
+        spared["swap"] = swap * MIB
+        seconds[0] += 0.25
+        found.look_amid()
+    [left_mib] = stops
+    assert 0 < left_mib < 200  # what is taken in a second
 
 
 @pytest.mark.parametrize("room_mib, calls", [(5000, 0), (3000, 1)])

@@ -1,10 +1,12 @@
 """How much RAM is left: on the machine, and below the limit of the process's group."""
 
+from types import SimpleNamespace
 
 import pytest
 
+from headroom.base import ram
 from headroom.base.cgroup import cgroup_room
-from headroom.base.ram import ram_room_bytes
+from headroom.base.ram import ram_room_bytes, swap_room_bytes
 
 GIB = 2**30
 
@@ -49,3 +51,36 @@ def test_the_tighter_of_machine_and_group_counts(tmp_path, monkeypatch):
     monkeypatch.setattr("headroom.base.ram.psutil.virtual_memory", lambda: Machine)
     assert ram_room_bytes(tmp_path) == 3 * GIB
     assert ram_room_bytes(group(tmp_path, None)) == GIB
+
+
+def test_swap_that_a_group_may_not_take_is_no_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(ram, "swap_bytes", lambda: (GIB, 9 * GIB))
+    monkeypatch.setattr(ram, "sys", SimpleNamespace(platform="linux"))
+    top = group(tmp_path, None) / "sys/fs/cgroup"
+    assert swap_room_bytes(tmp_path) == 8 * GIB
+    (top / "memory.swap.current").write_text(f"{GIB}\n")
+    for limit, left in (("max", 8 * GIB), (3 * GIB, 2 * GIB), (0, 0)):
+        (top / "memory.swap.max").write_text(f"{limit}\n")
+        assert swap_room_bytes(tmp_path) == left
+
+
+def test_below_a_limit_of_version_1_no_swap_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr(ram, "swap_bytes", lambda: (GIB, 9 * GIB))
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("9:memory:/\n")
+    top = tmp_path / "sys/fs/cgroup/memory"
+    top.mkdir(parents=True)
+    (top / "memory.limit_in_bytes").write_text(str(4 * GIB))
+    (top / "memory.usage_in_bytes").write_text(str(GIB))
+    assert swap_room_bytes(tmp_path) == 0
+
+
+def test_a_mac_has_swap_while_its_disk_has_room_and_a_system_that_does_not_tell_has_none(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(ram, "swap_bytes", lambda: (None, None))
+    monkeypatch.setattr(ram, "sys", SimpleNamespace(platform="win32"))
+    assert swap_room_bytes(tmp_path) == 0
+    monkeypatch.setattr(ram, "sys", SimpleNamespace(platform="darwin"))
+    monkeypatch.setattr(ram.shutil, "disk_usage", lambda _: SimpleNamespace(free=5 * GIB))
+    assert swap_room_bytes(tmp_path) == 5 * GIB
