@@ -51,7 +51,7 @@ def attribute(value: Any, name: str) -> Any:
         if _answers_by_itself(type(value)) and not _has(value, name):
             return None
         return getattr(value, name, None)
-    except torch.OutOfMemoryError:
+    except torch.cuda.OutOfMemoryError:  # torch.OutOfMemoryError is newer than 2.4
         raise
     except (RuntimeError, LookupError, TypeError, ValueError, OSError, ArithmeticError,
             AssertionError):

@@ -16,8 +16,8 @@ from ..host.adapter import guard_host
 # Only errors of these types can be out-of-memory errors.
 CANDIDATES: tuple[type[Exception], ...] = (RuntimeError, MemoryError, OSError, SafetensorError)
 
-# torch.OutOfMemoryError exists since torch 2.5, the name in torch.cuda since 1.13.
-TORCH_OOM: type[Exception] = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
+# The name torch.OutOfMemoryError exists since torch 2.5, the name in torch.cuda since 1.13.
+TORCH_OOM: type[Exception] = torch.cuda.OutOfMemoryError
 _ACCELERATOR_ERROR: type[Exception] | None = getattr(torch, "AcceleratorError", None)
 _CUDA_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 MAX_CHAIN = 20  # errors, each raised from the next

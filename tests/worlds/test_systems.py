@@ -13,6 +13,7 @@ from headroom import offload, purge, to_cpu
 from headroom.advise import surroundings
 from headroom.base import ram
 from headroom.base.below import name_below
+from headroom.base.inputs import attribute
 from headroom.measure import snapshot
 from headroom.measure.nvml import card_memory
 
@@ -47,6 +48,20 @@ def test_without_anonymous_mappings_values_still_move(monkeypatch):
     text = offload(model, to="disk").text
     assert "1.0 MiB mapped from a new scratch file" in text and torch.equal(model.weight, kept)
     assert torch.equal(to_cpu(kept).value, kept)
+
+
+class Raises:
+    @property
+    def model(self):
+        raise RuntimeError("not here")
+
+
+def test_with_a_torch_older_than_2_5_an_attribute_that_raises_is_none(monkeypatch):
+    # That of DirectML is 2.4.1.
+    monkeypatch.delattr(torch, "OutOfMemoryError")
+    assert attribute(Raises(), "model") is None
+    with pytest.raises(ValueError, match="expects a model"):
+        offload(Raises())
 
 
 @pytest.mark.parametrize(("platform", "hip", "pager", "can"), [
