@@ -5,7 +5,6 @@ The prompt that ran at the end comes last then, and automatically only once: it 
 """
 
 import logging
-import sqlite3
 import threading
 import time
 from collections.abc import Sequence
@@ -19,7 +18,15 @@ from ..base.said import said_json
 from ..measure.snapshot import rss_bytes
 from ..record.ticker import Ticker
 from .left_queue_words import nothing_left, sentence_about
-from .queue_file import KeptPrompt, LeftQueue, QueueFile, Sample, left_queues, new_file
+from .queue_file import (
+    DatabaseError,
+    KeptPrompt,
+    LeftQueue,
+    QueueFile,
+    Sample,
+    left_queues,
+    new_file,
+)
 from .settings import Queue, own_part
 
 log = logging.getLogger("headroom")
@@ -51,7 +58,7 @@ class KeptQueue:
         try:
             self._left = left_queues(folder)
             self._file = new_file(folder)
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, DatabaseError) as error:
             self._fails(error)
 
     def start(self) -> None:
@@ -92,7 +99,7 @@ class KeptQueue:
             return
         try:
             write(self._file)
-        except sqlite3.Error as error:
+        except DatabaseError as error:
             self._fails(error)
 
     def _fails(self, error: Exception) -> None:

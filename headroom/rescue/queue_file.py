@@ -12,13 +12,18 @@ import json
 import logging
 import os
 import shutil
-import sqlite3
 import uuid
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..base.guards import WithGuards
+
+try:
+    import sqlite3
+except ImportError:  # a Python that was compiled without SQLite
+    sqlite3 = None  # type: ignore[assignment]
+DatabaseError: type[Exception] = OSError if sqlite3 is None else sqlite3.Error
 
 log = logging.getLogger("headroom")
 
@@ -54,7 +59,7 @@ class Sample(NamedTuple):
 
 
 class QueueFile:
-    """An open file; two threads must not use it at once. Raises sqlite3.Error.
+    """An open file; two threads must not use it at once. Raises DatabaseError.
 
     What was written survives a kill of the process. If the machine loses power, the last writes may
     be lost.
@@ -73,7 +78,7 @@ class QueueFile:
                 self._base.execute("BEGIN IMMEDIATE")
                 for table in filter(str.strip, TABLES.split(";")):
                     self._base.execute(table)
-        except sqlite3.Error:
+        except DatabaseError:
             self._base.close()
             raise
 
@@ -186,7 +191,7 @@ def _content(text: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
 
 
 def new_file(folder: Path) -> QueueFile:
-    """Make a file for this process. Raises OSError and sqlite3.Error."""
+    """Make a file for this process. Raises OSError and DatabaseError."""
     folder.mkdir(parents=True, exist_ok=True)
     return QueueFile(folder / f"{uuid.uuid4().hex}{ENDING}")
 
@@ -204,8 +209,10 @@ def left_queues(folder: Path) -> list[LeftQueue]:
     """Return what ended servers left; the one that ended last is the last.
 
     Files of running servers are not touched, empty ones are deleted, and damaged ones are renamed,
-    with one warning each.
+    with one warning each. Raises OSError.
     """
+    if sqlite3 is None:
+        raise OSError("this Python was compiled without SQLite")
     found = [left for path in sorted(folder.glob(f"*{ENDING}")) if (left := _left(path))]
     for outputs in folder.glob(f"*{OUTPUTS}"):
         if not outputs.with_suffix(ENDING).exists():
@@ -217,13 +224,13 @@ def _left(path: Path) -> LeftQueue | None:
     try:
         written_at = path.stat().st_mtime
         file = QueueFile(path)
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, DatabaseError) as error:
         if not isinstance(error, FileNotFoundError) and "locked" not in str(error):
             _set_aside(path, error)
         return None
     try:
         prompts, samples = file.prompts(), file.samples()
-    except (ValueError, TypeError, sqlite3.Error) as error:
+    except (ValueError, TypeError, DatabaseError) as error:
         file.close()
         _set_aside(path, error)
         return None

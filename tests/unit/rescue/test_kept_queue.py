@@ -1,6 +1,9 @@
 """The queue of a killed server is offered, queued again, or discarded."""
 
 import sqlite3
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +16,7 @@ from headroom.rescue import kept_queue as module
 from headroom.rescue.kept_queue import RAN_KEY, KeptQueue
 from headroom.rescue.settings import QUEUE_SETTING, QUEUE_VARIABLE, queue_of
 
+ROOT = Path(__file__).resolve().parents[3]
 PROMPT = {"1": {"class_type": "Loader"},
           "5": {"class_type": "Decode", "_meta": {"title": "VAE Decode"}}}
 
@@ -58,6 +62,27 @@ def killed(tmp_path, monkeypatch):
         return KeptQueue(next_host or FakeQueue(), tmp_path, wish)
 
     return kill
+
+
+def test_a_python_without_sqlite_costs_the_kept_queue_and_nothing_else(tmp_path):
+    left = tmp_path / "left.sqlite"
+    left.write_bytes(b"of a server whose Python had it")
+    code = f"""if True:
+        import sys
+        sys.modules["_sqlite3"] = None
+        from pathlib import Path
+        import headroom.start
+        from headroom.rescue.kept_queue import KeptQueue
+        server = KeptQueue(None, Path({str(tmp_path)!r}), "keep")
+        server.changed()
+        server.start()
+        print(server.left()["prompts"], server.outputs_of("a"))
+    """
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[] None\n", (
+        "[Headroom] the queue is not kept in a file while this fails: this Python was compiled "
+        "without SQLite\n"))
+    assert left.exists()
 
 
 def test_the_page_is_told_which_node_ran_with_how_much_ram_and_how_many_had_not_run(killed):
