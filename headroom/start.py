@@ -65,12 +65,11 @@ def start() -> None:
     """
     if current_recorder() is not None or not is_in_comfyui():
         return
-    for sentence in features.check():
-        log.warning("[Headroom] %s", sentence)
-    if features.lost("server"):
-        return
     try:
-        _start()
+        for sentence in features.check():
+            log.warning("[Headroom] %s", sentence)
+        if not features.lost("server"):
+            _start()
     except Exception:
         log.exception("[Headroom] runs are not recorded here; the nodes still work")
 
@@ -83,6 +82,11 @@ def _start() -> None:
     off, settings = turned_off(), host_server.settings_of_the_only_user()
     if off or (off is None and settings.get(OFF_SETTING) is True):
         log.info("[Headroom] turned off: the nodes, and nothing else")
+        return
+    if host_server.has_route("/headroom/memory"):
+        log.warning("[Headroom] it is installed twice: the copy in %s gives its nodes and nothing "
+                    "else. Delete one of the two folders, then start ComfyUI again",
+                    Path(__file__).parents[1])
         return
     from .actions.ceiling import Limit
     from .actions.make_room import wanted_bytes

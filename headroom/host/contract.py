@@ -148,7 +148,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
             "app", "loop", "client_id", "routes", "add_on_prompt_handler(_)",
             "send_sync(_, _, _)", "?user_manager",
         ),
-        "app.user_manager.UserManager": ("settings",),
+        "app.user_manager.UserManager": ("settings", "get_request_user_id(_)"),
         "app.app_settings.AppSettings": ("get_settings(_)",),
     },
     "record": {

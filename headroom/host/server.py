@@ -1,6 +1,7 @@
 """The host adapter to ComfyUI's server: its queue, its event channel and its routes."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,6 +16,8 @@ from .clearing import JOBS, QUEUE, empties_queue
 from .core import accepts
 from .history import messages_of
 from .types import Outcome
+
+log = logging.getLogger("headroom")
 
 Handler = Callable[[Any], Awaitable[Any]]
 
@@ -33,11 +36,19 @@ def add_route(method: str, path: str, handler: Handler) -> None:
     PromptServer.instance.routes.route(method, path)(handler)
 
 
+def has_route(path: str) -> bool:
+    """Return whether somebody has added a route with this path."""
+    return any(getattr(route, "path", None) == path for route in PromptServer.instance.routes)
+
+
 def before_first_request(call: Callable[[], None]) -> None:
-    """Call `call` once, after all packs are imported and before the first request; not later."""
+    """Call `call` once, after all packs are imported and before the first request; not later.
+
+    Its error is logged: it would end ComfyUI, which is about to serve.
+    """
 
     async def tell(_app: web.Application) -> None:
-        call()
+        _logging_errors(call)
 
     app = PromptServer.instance.app
     if not app.frozen:
@@ -67,9 +78,16 @@ def after_each_post(call: Callable[[], None]) -> None:
             return await handler(request)
         finally:
             if request.method == "POST":
-                await asyncio.get_running_loop().run_in_executor(None, call)
+                await asyncio.get_running_loop().run_in_executor(None, _logging_errors, call)
 
     _add_middleware(tell)
+
+
+def _logging_errors(call: Callable[[], None]) -> None:
+    try:
+        call()
+    except Exception:
+        log.exception("[Headroom] an error of Headroom itself; the server continues")
 
 
 def on_queue_cleared(call: Callable[[], None]) -> None:
@@ -134,9 +152,10 @@ def _settings_of(request: Any) -> dict[str, Any]:
     if manager is None:
         return {}
     try:
+        manager.get_request_user_id(request)  # for an unknown user get_settings logs an error
         return dict(manager.settings.get_settings(request))
-    except web.HTTPException:
-        return {}  # ComfyUI does not know this user
+    except (KeyError, OSError, web.HTTPException):
+        return {}  # ComfyUI does not know this user, or cannot make the user's folder
 
 
 def _add_middleware(work: Callable[[web.Request, Handler], Awaitable[Any]]) -> None:
