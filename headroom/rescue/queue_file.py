@@ -24,7 +24,6 @@ try:
 except ImportError:  # a Python that was compiled without SQLite
     sqlite3 = None  # type: ignore[assignment]
 DatabaseError: type[Exception] = OSError if sqlite3 is None else sqlite3.Error
-
 log = logging.getLogger("headroom")
 
 ENDING, DAMAGED, OUTPUTS = ".sqlite", ".damaged", ".outputs"
@@ -59,10 +58,9 @@ class Sample(NamedTuple):
 
 
 class QueueFile:
-    """An open file; two threads must not use it at once. Raises DatabaseError.
+    """An open file, for one thread at a time; what was written survives a kill of the process.
 
-    What was written survives a kill of the process. If the machine loses power, the last writes may
-    be lost.
+    If the machine loses power, the last writes may be lost. Raises DatabaseError.
     """
 
     def __init__(self, path: Path) -> None:
@@ -206,10 +204,9 @@ class LeftQueue(NamedTuple):
 
 
 def left_queues(folder: Path) -> list[LeftQueue]:
-    """Return what ended servers left; the one that ended last is the last.
+    """Return what ended servers left; the one that ended last is the last. Raises OSError.
 
-    Files of running servers are not touched, empty ones are deleted, and damaged ones are renamed,
-    with one warning each. Raises OSError.
+    Files of running servers stay; empty ones are deleted, damaged ones renamed with a warning.
     """
     if sqlite3 is None:
         raise OSError("this Python was compiled without SQLite")
