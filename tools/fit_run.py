@@ -16,6 +16,7 @@ from .client import PromptFailed, failed
 from .dry_server import ROOM_MIB, DryServer
 from .fit_prompt import ObjectInfo, advised, guarded, loaded_by
 from .fit_range import Unmodelled, ceiling_gib
+from .fit_steps import LEAST, fewer_steps
 from .fit_verdict import Node, Verdict, nodes_of, per_step_mib, verdict
 from .progress import ProgressBar
 from .run import follow, titles_of
@@ -53,6 +54,11 @@ class Trial:
 
     def as_json(self) -> Json:
         return {**asdict(self), "verdict": self.verdict.as_json(), "range_mib": self.range_mib}
+
+
+def _per_step(trial: Trial) -> list[Node]:
+    """What each node took, whatever the number of steps."""
+    return [replace(node, steps_mib=(per_step_mib(node) or 0.0,)) for node in trial.nodes]
 
 
 def about_memory(log: str) -> list[str]:
@@ -94,16 +100,17 @@ class Fit:
         room = self.look_at_room()
         for gib in sizes_gib:
             same = [trial for trial in trials if trial.card_gib <= gib
-                    and trial.way == PLAIN and trial.nodes == room.nodes]
+                    and trial.way == PLAIN and _per_step(trial) == _per_step(room)]
             trials += [self.known(gib, same[0])] if same and not self.guard else self.card(gib)
         return trials
 
     def look_at_room(self) -> Trial:
         """Learn what is copied where nothing can stream, from the run that is returned.
 
-        In each step, and by each node that takes none, its models in it.
+        In each step, and by each node that takes none, its models in it. Two steps show it: on a
+        card they differ, where room is short.
         """
-        room = self.trial(ROOM_MIB / 1024, ROOM, self.prompt)[0]
+        room = self.trial(ROOM_MIB / 1024, ROOM, fewer_steps(self.prompt, LEAST))[0]
         self.anyway_mib = {node.node_id: per_step_mib(node) or 0.0 for node in room.nodes}
         self.room_mib = {node.node_id: node.copied_mib for node in room.nodes
                          if not self.registry.samples(node.class_type)}

@@ -11,8 +11,8 @@ LISTED = "ManualSigmas"  # whose text has a number for each step, and one for th
 Json = dict[str, Any]
 
 
-def fewer_steps(prompt: Json) -> Json:
-    """The prompt with LEAST to STEPS steps a sampler, and LEAST for each that shares them.
+def fewer_steps(prompt: Json, most: int = STEPS) -> Json:
+    """The prompt with LEAST to `most` steps a sampler, and LEAST for each that shares them.
 
     Left as it is where it cannot be told how they are shared.
     """
@@ -26,10 +26,10 @@ def fewer_steps(prompt: Json) -> Json:
         return changed
     last = max((step for step in steps if step is not None), default=0)
     if not shares:
-        _list_fewer(changed)
+        _list_fewer(changed, most)
     inner = sorted({place for place in places if place is not None and 0 < place < last})
     moved = {place: LEAST * number for number, place in enumerate(inner, 1)}
-    total = LEAST * (len(inner) + 1) if inner else STEPS
+    total = LEAST * (len(inner) + 1) if inner else most
     if inner and total > last:
         return changed
     for inputs, given in zip(takes, steps, strict=True):
@@ -40,13 +40,13 @@ def fewer_steps(prompt: Json) -> Json:
     return changed
 
 
-def _list_fewer(prompt: Json) -> None:
+def _list_fewer(prompt: Json, most: int) -> None:
     for node in prompt.values():
         listed = node["inputs"].get("sigmas")
         if node["class_type"] == LISTED and isinstance(listed, str):
             numbers = listed.split(",")
-            if len(numbers) > STEPS + 1:
-                node["inputs"]["sigmas"] = ",".join([*numbers[:STEPS], numbers[-1]])
+            if len(numbers) > most + 1:
+                node["inputs"]["sigmas"] = ",".join([*numbers[:most], numbers[-1]])
 
 
 def _number(prompt: Json, value: Any) -> int | None:

@@ -209,7 +209,8 @@ def test_a_larger_card_than_one_that_took_what_room_takes_is_not_run(guard, at_1
         def trial(self, gib, way, prompt, applied=()):
             cards.append(gib)
             peak = {8: 8000, 12: at_12}.get(gib, 9000)
-            node = replace(sampler(1.0, 0.0), peak_mib=float(peak))
+            steps = prompt["3"]["inputs"]["steps"]
+            node = replace(sampler(1.0, *[0.0] * (steps - 1)), peak_mib=float(peak))
             return Trial(gib, way, Verdict("resident"), peak, 1, [node]), "id"
 
         def prompts(self):
@@ -219,10 +220,13 @@ def test_a_larger_card_than_one_that_took_what_room_takes_is_not_run(guard, at_1
             return []
 
     cards = []
-    dry = Dry(None, {}, {"KSampler": {}}, guard=guard, context_mib=400, show=False)
+    prompt = {"3": {"class_type": "KSampler", "inputs": {"steps": 3}}}
+    dry = Dry(None, prompt, {"KSampler": {}}, guard=guard, context_mib=400, show=False)
     dry.registry = SimpleNamespace(samples=lambda name: name == "KSampler")
     trials = dry.cards([8, 12, 24])
     assert cards == ran and [trial.card_gib for trial in trials] == [8, 12, 24]
+    steps = [len(trial.nodes[0].steps_mib) for trial in (*trials, dry.look_at_room())]
+    assert steps == [3, 3, 3, 2]
 
 
 @pytest.mark.parametrize("text, card", [("", 8), ("6", 6), ("50%", 4), ("off", 8), ("much", 8)])
