@@ -71,7 +71,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy.latent_formats.LatentFormat": ("?spacial_downscale_ratio",),
         "comfy.sd": ("CLIP", "VAE"),
         "comfy.sd.CLIP": ("patcher", "clone()"),
-        "comfy.controlnet.ControlBase": ("cleanup()", "?timestep_range"),
+        "comfy.controlnet.ControlBase": ("cleanup()", "?timestep_range", "?cond_hint"),
         "comfy.samplers": ("pre_run_control(_, _)",),
         "comfy.samplers.CFGGuider": ("conds", "loaded_models", "model_patcher"),
         "comfy.sampler_helpers": ("cleanup_models(_, _)", "get_additional_models(_, _)"),

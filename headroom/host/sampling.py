@@ -54,11 +54,12 @@ def end_sampling(guider: Any) -> None:
 
 
 def _clean_up_controls(conds: Iterable[Any]) -> None:
-    """Clean up each ControlNet that was prepared; a Control-LoRA fails if it was not."""
+    """Clean up each ControlNet that holds something; an unprepared Control-LoRA would fail."""
     controls = {id(control): control for cond in conds for entry in cond or []
                 if (control := entry.get("control")) is not None}
     for control in controls.values():
-        if getattr(control, "timestep_range", True) is not None:  # a pack's own class may lack it
+        held = (getattr(control, "timestep_range", True), getattr(control, "cond_hint", None))
+        if held != (None, None):  # a pack's own class may lack them
             control.cleanup()
 
 
