@@ -23,15 +23,15 @@ from typing import Any
 
 import on_path  # noqa: F401
 from fit_published import CARD_GIB, PUBLISHED, TEMPLATES, Published
+from fit_template import answer_for
 
 from tools.bench_run import alone
 from tools.comfyui import VARIABLE
 from tools.dry_server import COPY_AT_MOST_KIB
-from tools.errors import NotHere
+from tools.errors import DevError, NotHere
 from tools.fake_cuda import fake_cuda
 from tools.fit_range import MOST_COPIES
-from tools.results import FAKE, ROOT
-from tools.template_package import templates_of
+from tools.results import FAKE
 
 NAME = "fit_calibration"
 DEVICE = FAKE
@@ -92,16 +92,11 @@ def of_template(name: str) -> list[float]:
 
     With what the allocator keeps: the sources count all that is in use on the card.
     """
-    tree = Path(os.environ.get(VARIABLE, ""))
-    with tempfile.TemporaryDirectory() as folder:
-        workflow = Path(folder) / f"{name}.json"
-        workflow.write_text(json.dumps(templates_of(tree)[name]), encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, "-m", "tools.fit", workflow, "--cards", str(CARD_GIB), "--json"],
-            stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, cwd=ROOT)
-    if done.returncode:
+    try:
+        told = answer_for(Path(os.environ.get(VARIABLE, "")), name, "--cards", str(CARD_GIB))
+    except DevError:
         return []
-    trial = json.loads(done.stdout)["trials"][0]
+    trial = told["trials"][0]
     low, high = trial["range_mib"]
     return [low / 1024, max(high, trial["peak_mib"]) / 1024]
 

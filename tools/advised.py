@@ -13,10 +13,9 @@ TEMPLATES = {
 
 def table(say: Say) -> str:
     """The peaks of each template, of the newest record."""
-    parts = [part for part in results.recorded() if part.name == PART]
-    if not parts:
+    part = results.newest(PART)
+    if part is None:
         return ""
-    part = max(parts, key=lambda part: part.date)
     head = (say("Template", "模板") + f" (ComfyUI {part.comfyui})", say("As it is", "原样"),
             say("All advice applied", "应用全部建议后"))
     rows = [(f"{words}: `{name}`", *(f"{part.result[name][f'{kind}_mib']:,.0f}"

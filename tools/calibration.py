@@ -12,12 +12,6 @@ PART = "fit_calibration"
 Json = dict[str, Any]
 
 
-def recorded() -> results.Part | None:
-    """The newest record, on whichever ComfyUI."""
-    parts = [part for part in results.recorded() if part.name == PART]
-    return max(parts, key=lambda part: part.date, default=None)
-
-
 def claim(found: Json, say: Say) -> str:
     """The sentence of the README and of docs/fit.md."""
     inside, count = found["inside"], found["count"]
@@ -30,7 +24,7 @@ def claim(found: Json, say: Say) -> str:
 
 def table(say: Say) -> str:
     """The claim, the table, and the commit."""
-    part = recorded()
+    part = results.newest(PART)
     if part is None:
         return ""
     found = part.result

@@ -102,6 +102,12 @@ def recorded(folder: Path = RESULTS) -> list[Part]:
     ))
 
 
+def newest(name: str) -> Part | None:
+    """The newest record of one benchmark, on whichever device and ComfyUI."""
+    parts = [part for part in recorded() if part.name == name]
+    return max(parts, key=lambda part: part.date, default=None)
+
+
 def _parts_of(path: Path) -> Iterator[Part]:
     """The parts of one file; nothing for a file of another form."""
     data = _read(path)

@@ -21,6 +21,11 @@ MAP_NORESERVE = 0x4000  # Linux's, which Python's mmap does not name
 COPY_AT_MOST = "FAKECUDA_COPY_AT_MOST_KIB"
 
 
+def _copied_bytes() -> float:
+    """Larger copies are counted and not made; 0 makes all."""
+    return float(os.environ.get(COPY_AT_MOST) or 0) * 1024
+
+
 def _without_kernels(kitchen: ModuleType) -> None:
     """Let comfy_kitchen's CUDA backend allocate what it needs, and compute nothing.
 
@@ -43,7 +48,7 @@ def _without_large_work(torch: Any) -> None:
     encodes in seconds and takes no RAM. With the MALLOC_MMAP_THRESHOLD_ of these servers, memory
     that was never written to is zeros.
     """
-    at_most = float(os.environ.get(COPY_AT_MOST) or 0) * 1024
+    at_most = _copied_bytes()
     copy, to, clone = torch.Tensor.copy_, torch.Tensor.to, torch.Tensor.clone
     times, linear = torch.Tensor.__mul__, torch.nn.functional.linear
     plain = (torch.Tensor, torch.nn.Parameter)
@@ -57,11 +62,11 @@ def _without_large_work(torch: Any) -> None:
 
     def cast(self: Any, *args: Any, **kwargs: Any) -> Any:
         if is_left_out(self) and type(self) in plain:
-            # Module.to(dtype) names the dtype by its place, the second.
-            named = {"dtype": args[1]} if len(args) == 3 and args[0] is None else kwargs
+            # Module.to(dtype) names the dtype by its place, the second of three.
+            is_weight = len(args) == 3 and args[0] is None
+            named = kwargs if not args else {"dtype": args[1]} if is_weight else {}
             dtype = named.get("dtype")
             if (dtype not in (None, self.dtype) and not named.keys() - {"dtype", "copy", "device"}
-                    and (named is not kwargs or not args)
                     and torch.device(named.get("device") or "cpu").type == "cpu"):
                 return torch.empty_like(self, dtype=dtype)
         return to(self, *args, **kwargs)
@@ -116,7 +121,7 @@ def _without_reading_ahead(torch: Any) -> None:
 
 def _without_reading_files(host_buffer: Any) -> None:
     """Let the pager read no file: its copies are counted, and the small ones are zeros."""
-    at_most = float(os.environ.get(COPY_AT_MOST) or 0) * 1024
+    at_most = _copied_bytes()
     if not at_most or not hasattr(host_buffer, "read_file_to_device"):
         return
     copy = ctypes.CDLL("libcuda.so.1").cuMemcpyHtoDAsync_v2
@@ -142,7 +147,7 @@ def _without_mapping_ahead(mapper: Any) -> None:
         make(self, path)
         advise(self.get(), os.path.getsize(path), mmap.MADV_RANDOM)
 
-    if os.environ.get(COPY_AT_MOST):
+    if _copied_bytes():
         mapper.ModelMMAP.__init__ = made
 
 

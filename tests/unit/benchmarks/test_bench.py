@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tools import bench, bench_run, bench_tables, calibration, results
+from tools import advised, bench, bench_run, bench_tables, calibration, results
 from tools.bench_rows import ROWS, chinese, english, rows_of
 from tools.results import ROOT
 
@@ -53,10 +53,11 @@ def test_the_pages_show_exactly_what_the_newest_recorded_results_give():
 
 
 def test_claims_about_fit_are_the_recorded_figures():
-    for name, say in bench_tables.PAGES["calibration"].items():
-        text = (ROOT / name).read_text(encoding="utf-8")
-        assert text == bench_tables.with_part(text, "calibration", calibration.table(say)), name
-    found = calibration.recorded().result
+    for part, table in (("calibration", calibration.table), ("advised", advised.table)):
+        for name, say in bench_tables.PAGES[part].items():
+            text = (ROOT / name).read_text(encoding="utf-8")
+            assert text == bench_tables.with_part(text, part, table(say)), name
+    found = results.newest(calibration.PART).result
     assert len(found["rows"]) == found["count"] >= 28
     for name, say in (("README.md", english), ("README.zh-CN.md", chinese)):
         text = " ".join((ROOT / name).read_text(encoding="utf-8").split())

@@ -33,8 +33,7 @@ class Integers(TorchDispatchMode):
     """Does so in the thread in which it is entered.
 
     `large`: makes what a function returns of other tensors, which it is also given by themselves;
-    None where the function is to make it. `reads` counts what a program may have decided by: the
-    numbers and masks that it read.
+    None where it is to run. `reads`: how often numbers or masks, which can decide, were read.
     """
 
     def __init__(self, large: Callable[..., Tensor | None] | None = None) -> None:
@@ -72,8 +71,10 @@ def _dispatch(
     mode.reads += any(one.is_cuda for one in given) and _is_read(func, args, kwargs)
     if types or not all(_is_small(one) or func in CASTS and KNOWN in one.__dict__
                         for one in given):
-        made = mode.large(func, args, kwargs, given) if not types and mode.large else None
-        if made is None and not types and _kind(func) == COMPOSED and any(
+        if types:
+            return _unknown(func, args, kwargs)
+        made = mode.large(func, args, kwargs, given) if mode.large else None
+        if made is None and _kind(func) == COMPOSED and any(
                 KNOWN in one.__dict__ or one.is_cpu and one.nbytes > MOST_BYTES for one in given):
             with mode:  # `inference_mode` hands it over whole, with known integers or frames in it
                 return func.decompose(*args, **kwargs)
@@ -116,8 +117,7 @@ def _unknown(func: Any, args: Any, kwargs: Any) -> Any:
 def _kind(func: Any) -> str:
     """Return the kind of a function, once, when its numbers are not known.
 
-    COMPOSED: PyTorch makes it of other functions. PLAIN: it neither changes nor reads known
-    integers.
+    COMPOSED: PyTorch makes it of others. PLAIN: it neither changes nor reads known integers.
     """
     if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
         return COMPOSED
@@ -129,9 +129,10 @@ def _is_read(func: Any, args: Any, kwargs: Any) -> bool:
     """Whether what follows can depend on values: as numbers, as a size, on the CPU."""
     if func in MASKED:
         return any(one.dtype is torch.bool for one in _tensors(args[1]))
-    if func is COPY or func in CASTS:
-        return not args[0].is_cuda if func is COPY else kwargs.get("device") == torch.device("cpu")
-    return any(tag in func.tags for tag in OF_VALUES)
+    if func is COPY:
+        return not args[0].is_cuda
+    is_fetched = func in CASTS and kwargs.get("device") == torch.device("cpu")
+    return is_fetched or any(tag in func.tags for tag in OF_VALUES)
 
 
 @cache

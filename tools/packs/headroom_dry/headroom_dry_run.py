@@ -91,7 +91,7 @@ def blend_sound_unseen() -> None:
 
 def sample_unseen(reads: Callable[[], int]) -> None:
     """Let a model run outside of the modes that look at each operation, once it has run inside of
-    them without that `reads()` counted one more: they take a sixth of the time of a step.
+    them without that `reads()` counted one more: they take about a sixth of a run's time.
     """
     def unseen(apply: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
         kind = (args[0].shape, frozenset(name for name in kwargs if kwargs[name] is not None))
