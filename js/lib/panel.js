@@ -26,13 +26,16 @@ export function createPanel({ http, words, interval, pickNode, prompt, notify, p
   const draw = () => view?.draw();
 
   async function ask() {
+    const due = runsDue;
+    runsDue = false; // before the first question: what happens while one is under way makes it due again
     try {
       const memory = await http.memory();
       state.memory = memory;
-      if (memory.busy || wasBusy || (state.run && isRunning(state.run))) await askRuns();
-      wasBusy = memory.busy;
+      runsDue ||= memory.busy;
+      if (memory.busy || due || (state.run && isRunning(state.run))) await askRuns();
       state.trouble = null;
     } catch (error) {
+      runsDue ||= due;
       state.trouble = runSentence(error);
     }
     draw();
@@ -58,7 +61,7 @@ export function createPanel({ http, words, interval, pickNode, prompt, notify, p
   /** @type {string | null} */
   let wanted = null; // the run that was chosen last
   /** Runs are asked for when the panel opens, while a prompt runs, and once after it. */
-  let wasBusy = true;
+  let runsDue = true;
 
   async function askRuns() {
     state.runs = await http.runs(RUNS_LISTED);
@@ -109,7 +112,7 @@ export function createPanel({ http, words, interval, pickNode, prompt, notify, p
         if (wanted !== promptId) return;
         tell(t("Last runs"), runSentence(error), "picker"); // its choice is not what is shown
         draw();
-        wasBusy = true;
+        runsDue = true;
         await poll.wake();
       }
     },
@@ -201,7 +204,7 @@ export function createPanel({ http, words, interval, pickNode, prompt, notify, p
       if (view?.isIn(into)) return;
       this.unmount();
       view = createView(into, { state, words, sorting, actions });
-      wasBusy = true;
+      runsDue = true;
       document.addEventListener("visibilitychange", wake);
       poll.start();
     },
@@ -213,7 +216,7 @@ export function createPanel({ http, words, interval, pickNode, prompt, notify, p
     },
     /** A run has begun or ended, or memory has run out: look at once, if anybody is looking. */
     refresh() {
-      wasBusy = true;
+      runsDue = true;
       return view ? poll.wake() : undefined;
     },
     /** Draw again what has changed: the user's language, for example. */

@@ -108,6 +108,21 @@ def test_of_two_runs_chosen_one_after_the_other_the_last_is_shown_whatever_answe
     assert picker.input_value() == RUN_ID
 
 
+def test_a_run_that_begins_and_ends_while_the_panel_asks_for_the_runs_is_shown(open_panel):
+    shown, held = open_panel(), []
+    shown.panel.locator(f"[data-run='{RUN_ID}']").wait_for()
+    shown.page.route("**/headroom/runs?*", lambda route: held.append(route))
+    with shown.page.expect_request("**/headroom/runs?*"):
+        shown.page.evaluate("() => { panel.refresh(); }")
+    quick = {**RUN, "prompt_id": "quick", "status": "success", "failure": None}
+    shown.page.evaluate("() => { panel.refresh(); panel.refresh(); }")  # it begins, it ends
+    shown.page.unroute("**/headroom/runs?*")
+    shown.answers.update({"/headroom/runs": {"runs": [quick, RUN]}, "/headroom/runs/quick": quick,
+                          "/headroom/runs/quick/advice": []})
+    held[0].fulfill(json={"runs": [RUN, SECOND]})
+    shown.panel.locator("[data-run=quick][data-status=success]").wait_for()
+
+
 def test_a_server_without_the_panels_routes_is_not_said_to_have_forgotten_a_run(open_panel):
     shown = open_panel()
     shown.page.route("**/headroom/memory",
