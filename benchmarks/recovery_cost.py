@@ -106,7 +106,8 @@ class Cost:
     def server(self, mib: int, folder: Path) -> Iterator[DryServer]:
         """A server on a device of so many MiB: the pager asks once, at its start, how many."""
         flags = [NO_DYNAMIC_VRAM] * self.args.classic
-        with DryServer(self.tree, Path(tempfile.mkdtemp(dir=folder)), mib, flags=flags) as dry:
+        with DryServer(self.tree, Path(tempfile.mkdtemp(dir=folder)), mib, flags=flags,
+                       env={"HEADROOM_DRY_ALL_TILES": "1"}) as dry:
             self.files = self.files or sparse_files(self.kind.files, dry.shapes)
             dry.add_models(self.files)
             yield dry

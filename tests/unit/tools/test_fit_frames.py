@@ -122,24 +122,64 @@ class Mode(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_sound_is_blended_outside_of_the_mode_and_its_tiles_are_made_inside(monkeypatch):
-    seen = []
+def test_tiles_are_run_in_the_modes_and_blended_outside_where_only_frames_are_left_out(monkeypatch):
+    seen, left_out = [], []
 
     def blend(samples, function, tile):
         return function(samples).mul_(tile)
 
     comfy = SimpleNamespace(tiled_scale_multidim=blend)
     monkeypatch.setitem(sys.modules, "comfy.utils", comfy)
-    shorten = runpy.run_path(str(DRY / "headroom_dry_run.py"))["blend_sound_unseen"]
-    shorten()
-    shorten()  # before every prompt
-    for shape, expected in (((1, 2, 4), [aten.neg.default]),
-                            ((1, 2, 4, 4), [aten.neg.default, aten.mul_.Tensor])):
+    shorten = runpy.run_path(str(DRY / "headroom_dry_run.py"))["shorten_tiles"]
+    shorten(lambda: 0, lambda: Mode(left_out))
+    shorten(lambda: 0, lambda: Mode(left_out))  # before every prompt
+    for shape, outside in (((1, 2, 4), []), ((1, 2, 4, 4), [aten.mul_.Tensor])):
+        samples = torch.ones(shape)
         with Mode(seen):
-            made = comfy.tiled_scale_multidim(torch.ones(shape), torch.neg, tile=3)
+            made = comfy.tiled_scale_multidim(samples, torch.neg, tile=3)
         assert made.unique().tolist() == [-3.0]
-        assert [one for one in seen if one is not aten.ones.default] == expected
+        assert (seen[0], left_out) == (aten.neg.default, outside)
+        assert aten.mul_.Tensor not in seen
         seen.clear()
+
+
+def test_of_blended_frames_nothing_is_written_and_small_tensors_are_computed(frames):
+    mode = runpy.run_path(str(DRY / "headroom_dry_frames.py"))["Frames"]
+    mask = torch.ones(4)
+    with mode():
+        whole = torch.zeros(frames.shape)
+        assert frames[:1].add_(torch.ones(1024)).data_ptr() == frames.data_ptr()
+        mask.narrow(0, 0, 1).mul_(0.5)
+        made = torch.ones(4)
+    assert whole.shape == frames.shape
+    assert (mask.tolist(), made.tolist()) == ([0.5, 1.0, 1.0, 1.0], [1.0] * 4)
+    assert not frames[:1].any()
+
+
+@pytest.mark.parametrize(("weights_bytes", "expected"), [(0, 2), (64 << 20, 6)])
+def test_a_tile_is_run_once_a_shape_unless_weights_are_copied_for_it(
+    monkeypatch, weights_bytes, expected
+):
+    copied, run = [0], []
+
+    def decode(tile):
+        copied[0] += tile.nbytes + weights_bytes
+        run.append(tile.shape)
+        return tile.repeat_interleave(2, dim=-1).half()
+
+    def blend(samples, function, tile):
+        return [function(one) for size in (4, 2) for one in samples.split(size, dim=-1)]
+
+    comfy = SimpleNamespace(tiled_scale_multidim=blend)
+    monkeypatch.setitem(sys.modules, "comfy.utils", comfy)
+    runpy.run_path(str(DRY / "headroom_dry_run.py"))["shorten_tiles"](
+        lambda: copied[0], lambda: Mode([]))
+    made = comfy.tiled_scale_multidim(torch.ones(1, 3, 8, 8), decode, tile=3)
+    assert [(one.shape[-1], one.dtype) for one in made] == [
+        (8, torch.float16)] * 2 + [(4, torch.float16)] * 4
+    assert len(run) == expected
+    comfy.tiled_scale_multidim(torch.ones(1, 3, 8, 8), decode, tile=3)
+    assert len(run) == 2 * expected  # nothing is kept from one decode to the next
 
 
 @pytest.mark.parametrize(("reads", "outside"), [(0, [False, True, False, True]), (1, [False] * 4)])

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 LARGE_BYTES = 65 << 20  # above any mask whose values a node may ask for: 64 MiB are 4096 x 4096
@@ -50,3 +51,20 @@ def uncomputed(
     meta = tree_map_only(Tensor, lambda one: one.to("meta"), (args, kwargs))
     shaped = func(*meta[0], **{**meta[1], **({"device": "meta"} if "device" in kwargs else {})})
     return torch.empty_strided(shaped.size(), shaped.stride(), dtype=shaped.dtype)
+
+
+class Frames(TorchDispatchMode):
+    """Leaves out work on frames, for code that neither joins nor repeats small tensors."""
+
+
+def _dispatch(
+    _mode: Frames, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+) -> Any:
+    given = [one for one in args if isinstance(one, Tensor)]
+    is_small = given and all(one.untyped_storage().nbytes() < LARGE_BYTES for one in given)
+    made = None if is_small else uncomputed(func, args, kwargs or {}, given)
+    return func(*args, **(kwargs or {})) if made is None else made
+
+
+# Given later: of a class that is made with it, PyTorch would let Dynamo look at each call.
+Frames.__torch_dispatch__ = _dispatch  # type: ignore[method-assign, assignment]

@@ -2,16 +2,18 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import wraps
 from inspect import signature
 from types import ModuleType
 from typing import Any
 
+import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 WORDS = 4  # that a language model writes
+FEW_BYTES = 4 << 20  # a tile of a latent, and no weights
 
 
 def look_at_no_weight() -> None:
@@ -70,23 +72,40 @@ def resize_no_frames(large_bytes: int) -> None:
     _change(sys.modules.get("comfy.utils"), "lanczos", shaped)
 
 
-def blend_sound_unseen() -> None:
-    """Let tiles of sound be blended outside of the modes that look at each operation: ComfyUI
-    multiplies each sample where two tiles meet by itself, more than 100,000 of a tile.
+def shorten_tiles(copied_bytes: Callable[[], int], frames: Callable[[], Any]) -> None:
+    """Let a tile be run once a shape, and be blended outside of the modes that look at each
+    operation: ComfyUI multiplies each place where two tiles meet by itself, over 100,000 of a sound.
     """
-    def unseen(blend: Any, samples: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
-        if samples.ndim != 3:
-            return blend(samples, function, *args, **kwargs)
+    def shortened(blend: Any, samples: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+        once = _once_a_shape(function, copied_bytes)
         with _disable_current_modes() as modes:
             def seen(tile: Any) -> Any:
-                with ExitStack() as stack:
+                with _disable_current_modes(), ExitStack() as stack:
                     for mode in modes:
                         stack.enter_context(mode)
-                    return function(tile)
+                    return once(tile)
 
-            return blend(samples, seen, *args, **kwargs)
+            with nullcontext() if samples.ndim == 3 else frames():
+                return blend(samples, seen, *args, **kwargs)
 
-    _change(sys.modules.get("comfy.utils"), "tiled_scale_multidim", unseen)
+    _change(sys.modules.get("comfy.utils"), "tiled_scale_multidim", shortened)
+
+
+def _once_a_shape(function: Any, copied_bytes: Callable[[], int]) -> Any:
+    """A further tile takes what the first of its shape took, unless weights were copied for it."""
+    known: dict[Any, tuple[Any, Any]] = {}
+
+    def once(tile: Any) -> Any:
+        if tile.shape in known:
+            shaped, device = known[tile.shape]
+            return torch.empty_like(shaped, device=device)
+        before = copied_bytes()
+        made = function(tile)
+        if copied_bytes() - before < FEW_BYTES:
+            known[tile.shape] = made.to("meta"), made.device
+        return made
+
+    return once
 
 
 def sample_unseen(reads: Callable[[], int]) -> None:
