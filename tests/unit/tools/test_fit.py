@@ -283,15 +283,20 @@ def test_a_language_model_ends_its_text_early_dry_whatever_it_writes(monkeypatch
     assert music.sample_manual_loop_no_classes([1], max_new_tokens=2) == [0, 0]
 
 
-def test_a_dry_run_reads_no_weight_and_begins_without_lessons(monkeypatch):
+def test_a_dry_run_reads_no_weight_looks_for_no_holder_and_begins_without_lessons(monkeypatch):
     from headroom.cast import tensor
     from headroom.guard import lessons
+    from headroom.measure.snapshot import snapshot
+    from headroom.models.ram_held import SeldomHeld
 
     monkeypatch.setattr(tensor, "is_exact", tensor.is_exact)
+    monkeypatch.setattr(SeldomHeld, "now", SeldomHeld.now)
     lessons.learn("a call", 4, 100, 50)
     dry = SimpleNamespace(**runpy.run_path(DRY / "headroom_dry_run.py"))
     dry.look_at_no_weight()
+    dry.look_for_no_holder()
     dry.forget_lessons()
+    assert SeldomHeld().now(snapshot()) is None
     assert tensor.is_exact(torch.float32, torch.bfloat16)
     assert lessons.recall("a call", 100) is None
 

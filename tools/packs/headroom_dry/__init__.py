@@ -32,6 +32,7 @@ from .headroom_dry_run import (  # noqa: E402
     assume_a_lens,
     forget_lessons,
     look_at_no_weight,
+    look_for_no_holder,
     mesh_a_corner,
     resize_no_frames,
     sample_unseen,
@@ -144,6 +145,7 @@ PROBE = Probe()
 def _on_prompt(data):
     PROBE.hang_on()
     look_at_no_weight()
+    look_for_no_holder()
     write_few_words()
     write_one_frame()
     write_one_second()
