@@ -183,12 +183,15 @@ def test_a_tile_is_run_once_a_shape_unless_weights_are_copied_for_it(
 
 
 @pytest.mark.parametrize(("reads", "outside"), [(0, [False, True, False, True]), (1, [False] * 4)])
-def test_a_model_that_read_no_number_runs_outside_of_the_mode_from_its_second_call_on(
+def test_models_of_a_class_that_reads_no_number_run_outside_of_the_mode_from_the_second_call_on(
     monkeypatch, reads, outside
 ):
     seen, read = [], []
 
     class Model:
+        def __init__(self, part):
+            self.diffusion_model = part
+
         def apply_model(self, x, sigma, context=None):
             seen.clear()
             read.extend([1] * reads)
@@ -198,9 +201,10 @@ def test_a_model_that_read_no_number_runs_outside_of_the_mode_from_its_second_ca
     shorten = runpy.run_path(str(DRY / "headroom_dry_run.py"))["sample_unseen"]
     shorten(lambda: len(read))
     shorten(lambda: len(read))  # before every prompt
-    model, found = Model(), []
+    found = []
     with Mode(seen):
-        for values in ({}, {"context": None}, {"context": 1}, {"context": 2}):
-            model.apply_model(torch.ones(1, 4), 1.0, **values)
+        for part, values in ((1, {}), (1, {"context": None}), (1, {"context": 1}),
+                             (2, {"context": 2}), ("another class", {})):
+            Model(part).apply_model(torch.ones(1, 4), 1.0, **values)
             found.append(not seen)
-    assert found == outside
+    assert found == [*outside, False]

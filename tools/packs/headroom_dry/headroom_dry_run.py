@@ -81,7 +81,7 @@ def resize_no_frames(large_bytes: int) -> None:
 
 def shorten_tiles(copied_bytes: Callable[[], int], frames: Callable[[], Any]) -> None:
     """Let a tile be run once a shape, and be blended outside of the modes that look at each
-    operation: ComfyUI multiplies each place where two tiles meet by itself, over 100,000 of a sound.
+    operation: ComfyUI multiplies each place where two tiles meet by itself, 100,000 of a sound.
     """
     def shortened(blend: Any, samples: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         once = _once_a_shape(function, copied_bytes)
@@ -116,12 +116,14 @@ def _once_a_shape(function: Any, copied_bytes: Callable[[], int]) -> Any:
 
 
 def sample_unseen(reads: Callable[[], int]) -> None:
-    """Let a model run outside of the modes that look at each operation, once it has run inside of
-    them without that `reads()` counted one more: they take about a sixth of a run's time.
+    """Let models of a class run outside of the modes that look at each operation, once one has run
+    inside of them without that `reads()` counted one more: they take a sixth of a run's time.
     """
+    without: dict[Any, bool] = {}
+
     def unseen(apply: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
-        kind = (args[0].shape, frozenset(name for name in kwargs if kwargs[name] is not None))
-        without = model.__dict__.setdefault("_headroom_dry_without", {})
+        kind = (type(model), type(model.diffusion_model), args[0].shape,
+                frozenset(name for name in kwargs if kwargs[name] is not None))
         if without.get(kind):
             with _disable_current_modes():
                 return apply(model, *args, **kwargs)
