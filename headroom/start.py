@@ -32,6 +32,7 @@ from .record.probe import Probe
 from .record.recorder import Recorder
 from .record.run import Run
 from .record.run_json import error_json
+from .record.ticker import Steady
 from .rescue import finished
 from .rescue.kept_queue import KeptQueue
 from .rescue.no_reruns import NoReruns
@@ -116,9 +117,9 @@ def _start() -> None:
     def before_prompt() -> None:
         gate.wait_for_action()
         hold_limit()
-        ram.before_prompt()
         rescue.prompt_begins()
         kept.changed()
+        ram.before_prompt()  # the last: an error in it costs none of the others
 
     def prompt_is_over(prompt_id: str) -> None:
         idle.something_happens()
@@ -148,7 +149,7 @@ def _start() -> None:
         Probe(held=HeldModels(), strain=_strains().now), host_server.outcome_of,
         announce=lambda data: host_server.send_event("headroom.oom", data),
         before_prompt=before_prompt, prompt_is_over=prompt_is_over, run_is_over=run_is_over,
-        before_node=ram.before_node,
+        before_node=partial(Steady("no room in RAM is made before a node").call, ram.before_node),
     )
     watch = ProgressWatch(recorder.without_progress)
     advisor = Advisor(recorder, prompt_of, host_registry(), rescue.facts, workflow_id_of)

@@ -406,6 +406,29 @@ def test_while_a_prompt_runs_ram_is_read_more_often_once_its_end_is_foreseen(
     assert waited == [seconds]
 
 
+@pytest.mark.parametrize("is_amid", [True, False])
+def test_an_error_while_ram_is_read_is_logged_once_and_the_next_reading_comes(
+    monkeypatch, spared, caplog, is_amid
+):
+    """For instance while this process has too many open files."""
+    looks = []
+
+    def read():
+        looks.append(1)
+        if len(looks) < 3:
+            raise OSError("too many open files")
+        return GIB
+
+    monkeypatch.setattr(watch_module, "AMID_SECONDS", 0.0)
+    monkeypatch.setattr(watch_module, "NEAR_SECONDS", 0.0)
+    monkeypatch.setattr(watch_module, "ram_room_bytes", read)
+    found = watch()
+    found._amid = Amid(*[is_amid] * 3)
+    with pytest.raises(EOFError):
+        found._wait()
+    assert len(looks) == 3 and len(caplog.records) == 1
+
+
 def test_an_idle_server_is_looked_at_seldom_and_before_its_first_prompt_never(monkeypatch, spared):
     monkeypatch.setattr(watch_module, "AMID_SECONDS", 0.0)
     found, spared["room"] = watch(), GIB
