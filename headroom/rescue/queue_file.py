@@ -24,6 +24,8 @@ try:
 except ImportError:  # a Python that was compiled without SQLite
     sqlite3 = None  # type: ignore[assignment]
 DatabaseError: type[Exception] = OSError if sqlite3 is None else sqlite3.Error
+# Not of the data: a locked file, a full or read-only disk, too many open files.
+OfNow: type[Exception] = OSError if sqlite3 is None else sqlite3.OperationalError
 log = logging.getLogger("headroom")
 
 ENDING, DAMAGED, OUTPUTS = ".sqlite", ".damaged", ".outputs"
@@ -148,20 +150,14 @@ class QueueFile:
         self._noted += 1
 
     def prompts(self) -> list[KeptPrompt]:
-        """Return the kept prompts in the order of the queue.
-
-        Raises ValueError or TypeError if their data is damaged.
-        """
+        """Return the kept prompts in the queue's order; ValueError or TypeError: damaged data."""
         rows = self._base.execute("SELECT prompt_id, number, running, content FROM prompt "
                                   "ORDER BY running DESC, number, rowid")
         return [KeptPrompt(str(prompt_id), float(number), bool(running), *_content(content))
                 for prompt_id, number, running, content in rows]
 
     def samples(self) -> list[Sample]:
-        """Return memory in the last minutes, oldest first; errors as `prompts`.
-
-        Not by their times: a clock can go back.
-        """
+        """Return memory in the last minutes as it was written (a clock can go back)."""
         rows = self._base.execute("SELECT at, node_id, rss_bytes, room_bytes FROM sample "
                                   "ORDER BY rowid")
         return [Sample(float(at), None if node_id is None else str(node_id), int(rss), int(room))
@@ -171,10 +167,14 @@ class QueueFile:
         self._base.close()
 
     def remove(self) -> None:
-        """Close the file and delete it."""
+        """Close the file and delete it; empty it stays while Windows refuses that, because others,
+        a virus scanner for instance, read it."""
+        with contextlib.suppress(DatabaseError), self._base:
+            self._base.execute("DELETE FROM prompt")
         self.close()
-        for ending in ("", "-wal", "-shm"):
-            self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            for ending in ("", "-wal", "-shm"):
+                self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
         shutil.rmtree(self._outputs, ignore_errors=True)
 
 
@@ -206,7 +206,8 @@ class LeftQueue(NamedTuple):
 def left_queues(folder: Path) -> list[LeftQueue]:
     """Return what ended servers left; the one that ended last is the last. Raises OSError.
 
-    Files of running servers stay; empty ones are deleted, damaged ones renamed with a warning.
+    Files of running servers stay, and those that cannot be opened now; empty ones are deleted,
+    damaged ones renamed with a warning.
     """
     if sqlite3 is None:
         raise OSError("this Python was compiled without SQLite")
@@ -218,18 +219,18 @@ def left_queues(folder: Path) -> list[LeftQueue]:
 
 
 def _left(path: Path) -> LeftQueue | None:
+    file = None
     try:
         written_at = path.stat().st_mtime
         file = QueueFile(path)
-    except (OSError, DatabaseError) as error:
-        if not isinstance(error, FileNotFoundError) and "locked" not in str(error):
-            _set_aside(path, error)
-        return None
-    try:
         prompts, samples = file.prompts(), file.samples()
-    except (ValueError, TypeError, DatabaseError) as error:
-        file.close()
-        _set_aside(path, error)
+    except (OSError, ValueError, TypeError, DatabaseError) as error:
+        if file is not None:
+            file.close()
+        if not isinstance(error, (OSError, OfNow)) or "no such" in str(error):
+            _set_aside(path, error)
+        elif not isinstance(error, FileNotFoundError) and "locked" not in str(error):
+            log.warning("[Headroom] the kept queue %s stays for the next start: %s", path, error)
         return None
     if not prompts:
         file.remove()
@@ -243,8 +244,7 @@ def _set_aside(path: Path, error: Exception) -> None:
                 path.name, error, aside.name, path.parent)
     try:
         os.replace(path, aside)
+        for ending in ("-wal", "-shm"):
+            path.with_name(path.name + ending).unlink(missing_ok=True)
     except OSError as failed:
         log.warning("[Headroom] %s", failed)
-        return
-    for ending in ("-wal", "-shm"):
-        path.with_name(path.name + ending).unlink(missing_ok=True)
