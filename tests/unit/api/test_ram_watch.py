@@ -363,12 +363,14 @@ class Files:
 def test_a_model_is_used_when_a_prompt_of_the_queue_names_its_file(monkeypatch, tmp_path):
     named, other = tmp_path / "named.safetensors", tmp_path / "other.safetensors"
     monkeypatch.setattr(spare_module, "current_host", lambda: Files(one=[named], two=[other]))
-    files = {"named.safetensors": [named]}
+    files, asked = {"named.safetensors": [named]}, []
     monkeypatch.setattr(spare_module, "host_registry", lambda: SimpleNamespace(
-        files_named=lambda name: files.get(name, [])))
+        files_named=lambda name: asked.append(name) or files.get(name, [])))
     is_used = spare_module.used_by([
-        {"1": {"class_type": "Load", "inputs": {"name": "named.safetensors"}}}])
+        {"1": {"class_type": "Load", "inputs": {"name": "named.safetensors"}}, "2": "no node"}
+    ] * 1000)
     assert [is_used(name) for name in ("one", "two", "unknown")] == [True, False, None]
+    assert asked == ["named.safetensors"]  # a search in all models folders
     assert not spare_module.used_by([])("unknown")
 
 
