@@ -64,6 +64,25 @@ def test_swap_that_a_group_may_not_take_is_no_room(tmp_path, monkeypatch):
         assert swap_room_bytes(tmp_path) == left
 
 
+@pytest.mark.parametrize("figures, left_gib", [
+    ("3000 900 1000 0 1000 0 0 0", 4 + 4),  # a third of the bytes that are stored
+    ("0 0 4096 0 4096 0 0 0", 4), ("3000 3000 3100 0 3100", 4), (None, 4),
+])
+def test_swap_that_is_compressed_into_ram_is_room_only_for_what_it_saves(
+    tmp_path, monkeypatch, figures, left_gib
+):
+    """Fedora, Pop!_OS, SteamOS and others have such swap (zram), mostly no other."""
+    monkeypatch.setattr(ram, "swap_bytes", lambda: (2 * GIB, 12 * GIB))
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/swaps").write_text(
+        "Filename\tType\tSize\tUsed\tPriority\n"
+        f"/swap.img file {4 * 2**20} 0 -2\n/dev/zram1 partition {8 * 2**20} {2 * 2**20} 100\n")
+    if figures is not None:
+        (tmp_path / "sys/block/zram1").mkdir(parents=True)
+        (tmp_path / "sys/block/zram1/mm_stat").write_text(f"{figures}\n")
+    assert swap_room_bytes(tmp_path) == left_gib * GIB
+
+
 def test_below_a_limit_of_version_1_no_swap_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(ram, "swap_bytes", lambda: (GIB, 9 * GIB))
     (tmp_path / "proc/self").mkdir(parents=True)
