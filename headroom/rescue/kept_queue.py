@@ -18,15 +18,8 @@ from ..base.said import said_json
 from ..measure.snapshot import rss_bytes
 from ..record.ticker import Ticker
 from .left_queue_words import nothing_left, sentence_about
-from .queue_file import (
-    DatabaseError,
-    KeptPrompt,
-    LeftQueue,
-    QueueFile,
-    Sample,
-    left_queues,
-    new_file,
-)
+from .left_queues import LeftQueue, left_queues, one_at_a_time
+from .queue_file import DatabaseError, KeptPrompt, QueueFile, Sample, new_file
 from .settings import Queue, own_part
 
 log = logging.getLogger("headroom")
@@ -57,8 +50,9 @@ class KeptQueue:
         if wish == "off":
             return
         try:
-            self._left = left_queues(folder)
-            self._file = new_file(folder)
+            with one_at_a_time(folder):
+                self._left = left_queues(folder)
+                self._file = new_file(folder)
         except (OSError, DatabaseError) as error:
             self._fails(error)
 

@@ -208,7 +208,7 @@ def fill(server):
 
 
 def left_in(folder):
-    return [path for path in folder.rglob("*") if path.suffix not in (".sqlite",)
+    return [path for path in folder.rglob("*") if path.suffix not in (".sqlite", ".lock")
             and not path.name.endswith(("-wal", "-shm"))]
 
 

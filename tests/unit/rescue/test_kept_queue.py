@@ -15,7 +15,8 @@ from headroom.base.refusals import Refused
 from headroom.base.said import said_json
 from headroom.rescue import kept_queue as module
 from headroom.rescue.kept_queue import RAN_KEY, KeptQueue
-from headroom.rescue.queue_file import left_queues
+from headroom.rescue.left_queues import left_queues
+from headroom.rescue.queue_file import QueueFile, new_file
 from headroom.rescue.settings import QUEUE_SETTING, QUEUE_VARIABLE, queue_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -157,6 +158,29 @@ def test_off_nothing_is_written_and_nothing_asked(tmp_path):
     server.changed()
     server.look()
     assert server.left()["prompts"] == [] and not (tmp_path / "queue").exists()
+
+
+def test_of_servers_that_start_at_once_each_has_its_file(tmp_path, monkeypatch):
+    """They look for what was left, and make their own file, one after another."""
+    servers = []
+
+    def start():
+        servers.append(KeptQueue(FakeQueue(), tmp_path, "keep"))
+
+    def not_locked_yet(folder):
+        path = folder / "mine.sqlite"
+        path.write_bytes(b"")
+        monkeypatch.setattr(module, "new_file", new_file)
+        other.start()
+        other.join(0.3)
+        assert path.exists()
+        return QueueFile(path)
+
+    other = threading.Thread(target=start)
+    monkeypatch.setattr(module, "new_file", not_locked_yet)
+    start()
+    other.join(60)
+    assert all(one._file is not None for one in servers) and len(servers) == 2
 
 
 def full(*_):

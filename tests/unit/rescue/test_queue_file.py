@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headroom.rescue.queue_file import KEPT_SECONDS, Sample, left_queues, new_file
+from headroom.rescue.left_queues import left_queues
+from headroom.rescue.queue_file import KEPT_SECONDS, Sample, new_file
 
 ROOT = Path(__file__).parents[3]
 SERVER = """
