@@ -125,16 +125,16 @@ def _start() -> None:
         idle.something_happens()
         ram.prompt_is_over()
         rescue.prompt_is_over(prompt_id)
+        kept.changed()  # before what looks at objects of other packs, and may raise errors
         previews = None if features.lost("files") else _previews()
         foreign = [one.as_json() for one in foreign_models(least_bytes=NOTABLE_AFTER_RUN)]
         recorder.look(prompt_id, lambda run: run.after(foreign, previews))
-        kept.changed()
 
     def history_is_written() -> None:
         rescue.history_is_written()
+        kept.changed()
         if (found := ram.after_prompt()) is not None:
             recorder.look(found[0], lambda run: run.held_then(found[2], found[1]))
-        kept.changed()
 
     def run_is_over(run: Run) -> None:
         peaks.run_is_over(run)
