@@ -55,7 +55,7 @@ class RamWatch:
         self._stop = stop
         self._held = held or SeldomHeld()
         self._lowest: tuple[str, int] | None = None  # the prompt, and the least RAM that was left
-        self._stopped: str | None = None  # the prompt that was interrupted last
+        self._stopped: object = None  # the prompt and node that were interrupted last
         self._fall = RamFall()
         self._tried = False  # without success since something happened
         self._said = False  # that nothing can be freed, since there was enough
@@ -140,7 +140,7 @@ class RamWatch:
         includes swap: while there is some, the system continues, if slowly.
         """
         room = ram_room_bytes()
-        prompt_id, node_id = self._at
+        place = prompt_id, node_id = self._at
         if prompt_id is not None and (self._lowest is None or room < self._lowest[1]):
             self._lowest = prompt_id, room
         now = time.monotonic()
@@ -158,8 +158,8 @@ class RamWatch:
         self._is_due = is_short and not self._tried
         if is_ending and (is_short or is_last) and prompt_id is not None and node_id is not None:
             node = Node(prompt_id, node_id, self._began_with - room)
-            if prompt_id != self._stopped and self._stop(node):
-                self._stopped = prompt_id
+            if place != self._stopped and self._stop(node):  # a node may catch it: once for each
+                self._stopped = place
 
     def _wait(self) -> None:
         pause, seconds = threading.Event(), None

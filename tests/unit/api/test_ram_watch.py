@@ -120,6 +120,22 @@ def test_a_prompt_is_stopped_once_when_ram_keeps_falling_below_what_is_to_stay_f
     assert stops == [(("p", "5", 3500 * MIB), 500)]
 
 
+def test_a_node_after_one_that_caught_the_interrupt_is_stopped_as_well(monkeypatch, spared):
+    """Many nodes of packs log any error and go on."""
+    stops, seconds = [], [0.0]
+    monkeypatch.setattr(watch_module.time, "monotonic", lambda: seconds[0])
+    monkeypatch.setattr(watch_module, "trimmed", lambda: 0)
+    found = RamWatch(Gate(lambda: True, lambda: True), None, lambda: [{}], 1000 * MIB,
+                     lambda node: stops.append(node.node_id) or True)
+    for node_id, rooms in (("5", range(3000, 250, -250)), ("6", range(500, 0, -100))):
+        found.before_node("p", node_id)
+        for room in rooms:
+            spared["room"] = room * MIB
+            seconds[0] += 0.25
+            found.look_amid()
+    assert stops == ["5", "6"]
+
+
 def test_a_prompt_that_the_system_can_carry_on_with_swap_is_not_stopped(monkeypatch, spared):
     spared["swap"] = 8000 * MIB
     assert falling(monkeypatch, spared, 1000, range(3000, 0, -50)) == []
