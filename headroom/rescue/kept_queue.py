@@ -18,7 +18,7 @@ from ..base.said import said_json
 from ..measure.snapshot import rss_bytes
 from ..record.ticker import Ticker
 from .left_queue_words import nothing_left, sentence_about
-from .left_queues import LeftQueue, left_queues, one_at_a_time
+from .left_queues import STARTING_SECONDS, LeftQueue, left_queues, one_at_a_time
 from .queue_file import DatabaseError, KeptPrompt, QueueFile, Sample, new_file
 from .settings import Queue, own_part
 
@@ -33,12 +33,13 @@ class KeptQueue:
     """Keeps this server's queue in a file of `folder`, and handles what ended servers left.
 
     `host`: headroom/host/queue.py; not used with "off". Called for prompts from any thread. While
-    the disk refuses, which is logged once, the file stays ours: as soon as it can be written, it
-    has the queue as it is then, and no prompt that has ended.
+    the disk refuses, which is logged once, the file stays ours: as soon as it can be made or
+    written, it has the queue as it is then, and no prompt that has ended.
     """
 
     def __init__(self, host: Any, folder: Path, wish: Queue) -> None:
         self._host = host
+        self._folder = folder
         self._wish = wish
         self._lock = threading.RLock()
         self._left: list[LeftQueue] = []
@@ -50,7 +51,7 @@ class KeptQueue:
         if wish == "off":
             return
         try:
-            with one_at_a_time(folder):
+            with one_at_a_time(folder, STARTING_SECONDS):
                 self._left = left_queues(folder)
                 self._file = new_file(folder)
         except (OSError, DatabaseError) as error:
@@ -73,12 +74,21 @@ class KeptQueue:
     def changed(self) -> None:
         """Prompts may have come, begun or ended: write what is in the queue now."""
         with self._lock:
+            if self._file is None and self._wish != "off":
+                self._make_file()
             if self._file is None:
                 return
             running, waiting = self._host.queue_items()
             if self._written(self._file, lambda file: file.keep(running, waiting)) and self._gone:
                 self._take(self._gone)
             (self._ticker.wake if running else self._ticker.rest)()
+
+    def _make_file(self) -> None:
+        try:
+            with one_at_a_time(self._folder):
+                self._file = new_file(self._folder)
+        except (OSError, DatabaseError) as error:
+            self._fails(error)
 
     def look(self) -> None:
         """Store memory and the node that runs, each second and when the node changes."""
@@ -97,7 +107,7 @@ class KeptQueue:
         except DatabaseError as error:
             self._fails(error)
             return False
-        return True
+        return file is not None
 
     def _fails(self, error: Exception) -> None:
         if not self._is_told:

@@ -22,7 +22,7 @@ from .queue_file import (
 log = logging.getLogger("headroom")
 
 DAMAGED = ".damaged"
-STARTING, STARTING_SECONDS = "starting.lock", 30.0
+STARTING, STARTING_SECONDS = "starting.lock", 5.0
 
 
 class LeftQueue(NamedTuple):
@@ -35,12 +35,14 @@ class LeftQueue(NamedTuple):
 
 
 @contextlib.contextmanager
-def one_at_a_time(folder: Path) -> Iterator[None]:
+def one_at_a_time(folder: Path, wait_seconds: float = 0.0) -> Iterator[None]:
     """Make the folder, and keep out other servers that start: to them a file that is not locked yet
     would look as if a server had left it empty. Raises OSError, DatabaseError.
+
+    On a network drive without locks it waits in vain.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.closing(opened(folder / STARTING, STARTING_SECONDS)) as lock:
+    with contextlib.closing(opened(folder / STARTING, wait_seconds)) as lock:
         lock.execute("BEGIN EXCLUSIVE")
         yield
 
