@@ -66,7 +66,7 @@ def _left(path: Path) -> LeftQueue | None:
         written_at = path.stat().st_mtime
         file = QueueFile(path)
         prompts, samples = file.prompts(), file.samples()
-    except (OSError, ValueError, TypeError, DatabaseError) as error:
+    except (OSError, ValueError, TypeError, RecursionError, DatabaseError) as error:
         if file is not None:
             file.close()
         if not isinstance(error, (OSError, ErrorOfNow)) or "no such" in str(error):

@@ -129,6 +129,7 @@ def test_a_file_that_cannot_be_opened_now_stays_for_the_next_start(tmp_path, cap
 
 
 @pytest.mark.parametrize("damage", [
+    "UPDATE prompt SET content = replace(hex(zeroblob(99999)), '00', '[')",
     "UPDATE prompt SET content = '[1, 2, 3]'", "UPDATE prompt SET content = NULL",
     """UPDATE prompt SET content = '[{"1": "no node"}, {}, []]'""",
     "UPDATE prompt SET number = 'first'", "UPDATE sample SET at = 'now'",
