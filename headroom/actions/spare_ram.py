@@ -14,7 +14,7 @@ from ..host.adapter import current_host, host_registry
 from ..models.unload import loaded_bytes
 from .blocks import blocks_of
 from .mapping import DiskRefused
-from .offload import offload
+from .offload import is_disk_in_ram, offload
 
 # Whether the queue needs a patcher; None: not known.
 IsUsed = Callable[[Any], bool | None]
@@ -39,6 +39,9 @@ def spare_ram(wanted_bytes: int, is_used: IsUsed) -> Spared:
     over all objects of the process.
     """
     count, moved, refusal = 0, 0, ""
+    if is_disk_in_ram():  # there would be two copies in RAM for a moment, and then still one
+        return Spared(0, 0, "no idle model goes to disk, because ComfyUI's temp folder is in RAM "
+                            "(tmpfs): --temp-directory names another")
     for patcher, nbytes in _idle_models(is_used):
         if ram_room_bytes() >= wanted_bytes:
             break

@@ -1,6 +1,7 @@
 """RAM: how much is left, how much Python uses, and how unused heap pages are returned."""
 
 import ctypes
+import os
 import re
 import shutil
 import sys
@@ -66,6 +67,18 @@ def _zram_share(root: Path, name: str) -> float:
         return min(1.0, int(figures[2]) / int(figures[0]))  # of RAM for the bytes that it stores
     except (OSError, ValueError, IndexError, ZeroDivisionError):
         return 1.0  # not known, or nothing is in it
+
+
+def is_ram_disk(folder: Path, root: Path = Path("/")) -> bool:
+    """Return whether files in a folder are in RAM themselves (tmpfs); False if not known."""
+    try:
+        device = os.stat(folder).st_dev
+        mounts = (root / "proc/self/mountinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return False
+    number = f"{os.major(device)}:{os.minor(device)}"  # proc(5): the third word; the type after "-"
+    return any(line.split(" ", 3)[2] == number
+               and line.partition(" - ")[2].startswith(("tmpfs ", "ramfs ")) for line in mounts)
 
 
 def ram_pressure(root: Path = Path("/")) -> float | None:

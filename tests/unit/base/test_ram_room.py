@@ -1,5 +1,6 @@
 """How much RAM is left: on the machine, and below the limit of the process's group."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -103,3 +104,17 @@ def test_a_mac_has_swap_while_its_disk_has_room_and_a_system_that_does_not_tell_
     monkeypatch.setattr(ram, "sys", SimpleNamespace(platform="darwin"))
     monkeypatch.setattr(ram.shutil, "disk_usage", lambda _: SimpleNamespace(free=5 * GIB))
     assert swap_room_bytes(tmp_path) == 5 * GIB
+
+
+def test_a_folder_in_ram_is_known_by_the_type_of_its_mount(tmp_path):
+    device = tmp_path.stat().st_dev
+    number, other = f"{os.major(device)}:{os.minor(device)}", "0:99999"
+    (tmp_path / "proc/self").mkdir(parents=True)
+    for one, kind, answer in ((number, "tmpfs", True), (number, "ext4", False),
+                              (other, "tmpfs", False)):
+        (tmp_path / "proc/self/mountinfo").write_text(
+            f"22 1 {other} / / rw - overlay overlay rw\n"
+            f"36 22 {one} /sub /a\\040folder rw,nosuid shared:15 - {kind} none rw,size=9k\n")
+        assert ram.is_ram_disk(tmp_path, tmp_path) == answer
+    assert not ram.is_ram_disk(tmp_path, tmp_path / "nowhere")
+    assert not ram.is_ram_disk(tmp_path / "gone")
