@@ -32,6 +32,7 @@ from .record.probe import Probe
 from .record.recorder import Recorder
 from .record.run import Run
 from .record.run_json import error_json
+from .record.ticker import Steady
 from .rescue import finished
 from .rescue.kept_queue import KeptQueue
 from .rescue.no_reruns import NoReruns
@@ -116,24 +117,24 @@ def _start() -> None:
     def before_prompt() -> None:
         gate.wait_for_action()
         hold_limit()
-        ram.before_prompt()
         rescue.prompt_begins()
         kept.changed()
+        ram.before_prompt()  # the last: an error in it costs none of the others
 
     def prompt_is_over(prompt_id: str) -> None:
         idle.something_happens()
         ram.prompt_is_over()
         rescue.prompt_is_over(prompt_id)
+        kept.changed()  # before what looks at objects of other packs, and may raise errors
         previews = None if features.lost("files") else _previews()
         foreign = [one.as_json() for one in foreign_models(least_bytes=NOTABLE_AFTER_RUN)]
         recorder.look(prompt_id, lambda run: run.after(foreign, previews))
-        kept.changed()
 
     def history_is_written() -> None:
         rescue.history_is_written()
+        kept.changed()
         if (found := ram.after_prompt()) is not None:
             recorder.look(found[0], lambda run: run.held_then(found[2], found[1]))
-        kept.changed()
 
     def run_is_over(run: Run) -> None:
         peaks.run_is_over(run)
@@ -148,7 +149,7 @@ def _start() -> None:
         Probe(held=HeldModels(), strain=_strains().now), host_server.outcome_of,
         announce=lambda data: host_server.send_event("headroom.oom", data),
         before_prompt=before_prompt, prompt_is_over=prompt_is_over, run_is_over=run_is_over,
-        before_node=ram.before_node,
+        before_node=partial(Steady("no room in RAM is made before a node").call, ram.before_node),
     )
     watch = ProgressWatch(recorder.without_progress)
     advisor = Advisor(recorder, prompt_of, host_registry(), rescue.facts, workflow_id_of)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ..base.choices import expect_choice
 from ..base.device import MIB
-from ..base.ram import trim_heap
+from ..base.ram import is_ram_disk, trim_heap
 from ..base.said import joined, said
 from ..host.adapter import current_host, read_from_disk, return_cache
 from ..host.features import lost
@@ -90,6 +90,14 @@ def _to_disk(model: FoundModel, folder: Path) -> str:
 def _is_dynamic(model: FoundModel) -> bool:
     host = current_host()
     return model.kind == "patcher" and host is not None and host.is_dynamic(model.handle)
+
+
+def is_disk_in_ram() -> bool:
+    """Return whether what leaves RAM for "disk" would be in RAM there too."""
+    try:
+        return is_ram_disk(_scratch_folder())
+    except OSError:
+        return False  # then `offload` is refused
 
 
 def _scratch_folder() -> Path:

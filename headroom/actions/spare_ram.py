@@ -8,12 +8,13 @@ from typing import Any
 
 from ..base.device import is_in_ram, shares_ram
 from ..base.graph import Graph
+from ..base.prompt_node import constants, is_node, strings
 from ..base.ram import ram_room_bytes
 from ..host.adapter import current_host, host_registry
 from ..models.unload import loaded_bytes
 from .blocks import blocks_of
 from .mapping import DiskRefused
-from .offload import offload
+from .offload import is_disk_in_ram, offload
 
 # Whether the queue needs a patcher; None: not known.
 IsUsed = Callable[[Any], bool | None]
@@ -38,6 +39,9 @@ def spare_ram(wanted_bytes: int, is_used: IsUsed) -> Spared:
     over all objects of the process.
     """
     count, moved, refusal = 0, 0, ""
+    if is_disk_in_ram():  # there would be two copies in RAM for a moment, and then still one
+        return Spared(0, 0, "no idle model goes to disk, because ComfyUI's temp folder is in RAM "
+                            "(tmpfs): --temp-directory names another")
     for patcher, nbytes in _idle_models(is_used):
         if ram_room_bytes() >= wanted_bytes:
             break
@@ -91,9 +95,11 @@ def used_by(prompts: Sequence[Mapping[str, Any]]) -> IsUsed:
     """Return whether a patcher's file is named by a prompt; None where its file is not known."""
     if not prompts:
         return lambda patcher: False
-    registry = host_registry()
-    files = [path for prompt in prompts for path in Graph(prompt, registry).files()]
-    named = {os.path.realpath(path) for path in files}
+    graph = Graph({}, host_registry())
+    # Each name once: it is searched in every models folder, and thousands of prompts may wait.
+    names = {name for prompt in prompts for node in prompt.values() if is_node(node)
+             for name in strings(constants(node))}
+    named = {os.path.realpath(path) for name in names for path in graph.files_named(name)}
 
     def is_used(patcher: Any) -> bool | None:
         host = current_host()

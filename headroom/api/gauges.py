@@ -54,10 +54,10 @@ def _weights(models: list[LoadedModel]) -> list[tuple[str, str, int]]:
 
 
 def _ram(memory: Snapshot) -> list[tuple[str, str, int | None]]:
-    group = cgroup_memory()
+    group, machine = cgroup_memory(), psutil.virtual_memory()
     return [
-        ("ram_total_bytes", "RAM of the machine.", int(psutil.virtual_memory().total)),
-        ("ram_available_bytes", "RAM that is available now.", memory.ram_available_bytes),
+        ("ram_total_bytes", "RAM of the machine.", int(machine.total)),
+        ("ram_available_bytes", "RAM that is available now.", int(machine.available)),
         ("process_resident_bytes", "RAM of this process.", memory.rss_bytes),
         ("cgroup_limit_bytes", "RAM that the container may use.", group.limit if group else None),
         ("cgroup_used_bytes", "RAM that the container uses.", group.used if group else None),

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import psutil
-
 from ..actions.ceiling import Limit
 from ..actions.reserve import reserve_mib
 from ..base.device import in_mib
+from ..base.ram import ram_total_bytes
 from ..base.said import Said, said_json
 from ..host.adapter import pack_of
 from ..host.features import losses
@@ -98,7 +97,7 @@ def memory_answer(
         "ram": {
             "rss_mib": in_mib(memory.rss_bytes),
             "available_mib": in_mib(memory.ram_available_bytes),
-            "total_mib": in_mib(int(psutil.virtual_memory().total)),
+            "total_mib": in_mib(ram_total_bytes()),
         },
         "models": [model.as_json() for model in models],
     }

@@ -4,10 +4,9 @@ import logging
 import math
 import sys
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
@@ -33,6 +32,7 @@ BESIDE = 0.05  # of a file: so much more RAM is needed to load it
 # Times its file: what a model can need if its weights become wider (measured: 1.24 on the CPU).
 TAKES = 1.3
 MODELS_NAMED = 3
+Found = TypeVar("Found")
 
 
 class RamFall:
@@ -83,15 +83,8 @@ def loading_nodes(prompt: Prompt) -> frozenset[str]:
 
 
 def load_bytes(prompt: Prompt, node_id: str) -> int:
-    """Return how much RAM the weights that a node names are expected to take; 0: not known.
-
-    Called in the thread of a prompt, which an error would end: it is logged.
-    """
-    try:
-        return int(TAKES * _file_bytes(_files(Graph(prompt, host_registry()), node_id)))
-    except Exception:
-        log.exception("[Headroom] the files that node %s loads cannot be looked up", node_id)
-        return 0
+    """Return how much RAM the weights that a node names are expected to take; 0: not known."""
+    return int(TAKES * _file_bytes(prompt, node_id))
 
 
 class Node(NamedTuple):
@@ -126,8 +119,7 @@ class RamStop:
     def stop(self, node: Node) -> bool:
         """Interrupt the prompt; False if it has ended already, or if a load will just fit."""
         prompt = self._prompt_of(node.prompt_id) or {}
-        graph, room = Graph(prompt, host_registry()), ram_room_bytes()
-        files_bytes = _file_bytes(_files(graph, node.node_id))
+        room, files_bytes = ram_room_bytes(), _file_bytes(prompt, node.node_id)
         if is_load(files_bytes, node.taken_bytes, room + swap_room_bytes()):
             return False
         text = self._told(node, prompt, room)
@@ -149,7 +141,7 @@ class RamStop:
             "{helps}.",
             title=title, node_id=node.node_id, free_mib=room_bytes / MIB,
             taken_mib=max(0, node.taken_bytes) / MIB, rss_mib=rss_bytes() / MIB,
-            models=_models(loaded_models()), helps=self._helps(),
+            models=_logging_errors("", lambda: _models(loaded_models())), helps=self._helps(),
         )
 
     def _helps(self) -> str:
@@ -159,15 +151,25 @@ class RamStop:
         return joined(", or ", [*(flag for flag in HELPFUL if flag in unset), swap])
 
 
-def _files(graph: Graph, node_id: str) -> list[Path]:
-    return graph.files([node_id]) if node_id in graph.nodes else []
-
-
-def _file_bytes(files: Iterable[Path]) -> int:
+def _logging_errors(otherwise: Found, look_up: Callable[[], Found]) -> Found:
+    """Return what `look_up` returns. An error may end no prompt, and keep none from being stopped.
+    """
     try:
+        return look_up()
+    except Exception:
+        log.exception("[Headroom] what a node loads, or what is loaded, cannot be looked up")
+        return otherwise
+
+
+def _file_bytes(prompt: Prompt, node_id: str) -> int:
+    """Return the size of the files that a node names; 0: not known."""
+
+    def size() -> int:
+        graph = Graph(prompt, host_registry())
+        files = graph.files([node_id]) if node_id in graph.nodes else []
         return sum(file.stat().st_size for file in files)
-    except OSError:
-        return 0
+
+    return _logging_errors(0, size)
 
 
 def _models(models: list[LoadedModel]) -> str:

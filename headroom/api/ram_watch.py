@@ -19,6 +19,7 @@ from ..measure.journal import Action, note
 from ..measure.snapshot import snapshot
 from ..models.ram_held import SeldomHeld
 from ..record.run import RamLow
+from ..record.ticker import Steady
 from .gate import Gate
 from .ram_stop import LAST_SECONDS, Node, RamFall, load_bytes, loading_nodes
 
@@ -54,7 +55,7 @@ class RamWatch:
         self._stop = stop
         self._held = held or SeldomHeld()
         self._lowest: tuple[str, int] | None = None  # the prompt, and the least RAM that was left
-        self._stopped: str | None = None  # the prompt that was interrupted last
+        self._stopped: object = None  # the prompt and node that were interrupted last
         self._fall = RamFall()
         self._tried = False  # without success since something happened
         self._said = False  # that nothing can be freed, since there was enough
@@ -69,10 +70,7 @@ class RamWatch:
         self._ample = max(AMPLE_BYTES, LOW * ram_total_bytes(), AMPLE * wanted)
 
     def start(self) -> None:
-        """Start to read, if the settings ask for it: often during a prompt, seldom after it.
-
-        Before the first prompt the thread waits without a timeout: there is nothing to free.
-        """
+        """Start to read, if the settings ask for it; nothing is read before the first prompt."""
         if self._wanted:
             threading.Thread(target=self._wait, name="headroom RAM", daemon=True).start()
 
@@ -142,7 +140,7 @@ class RamWatch:
         includes swap: while there is some, the system continues, if slowly.
         """
         room = ram_room_bytes()
-        prompt_id, node_id = self._at
+        place = prompt_id, node_id = self._at
         if prompt_id is not None and (self._lowest is None or room < self._lowest[1]):
             self._lowest = prompt_id, room
         now = time.monotonic()
@@ -160,25 +158,28 @@ class RamWatch:
         self._is_due = is_short and not self._tried
         if is_ending and (is_short or is_last) and prompt_id is not None and node_id is not None:
             node = Node(prompt_id, node_id, self._began_with - room)
-            if prompt_id != self._stopped and self._stop(node):
-                self._stopped = prompt_id
+            if place != self._stopped and self._stop(node):  # a node may catch it: once for each
+                self._stopped = place
 
     def _wait(self) -> None:
         pause, seconds = threading.Event(), None
+        steady = Steady("RAM could not be watched; it is tried again")
         while True:
             if self._amid.wait(seconds):
                 self._pause = self._pause_seconds()
                 pause.wait(self._pause)
-                self.look_amid()
+                steady.call(self.look_amid)
                 seconds = AMID_SECONDS
-                continue
-            seconds = IDLE_SECONDS
-            if self._is_short() and not self._tried and self._loop is not None:
-                seconds = SHORT_SECONDS  # the gate may have refused
-                try:
-                    asyncio.run_coroutine_threadsafe(self.look(), self._loop).result()
-                except RuntimeError:
-                    return  # the server ends, and its loop has
+            else:
+                seconds = IDLE_SECONDS
+                steady.call(self._look_idle)
+                if self._room < self._wanted and not self._tried:
+                    seconds = SHORT_SECONDS  # the gate may have refused
+
+    def _look_idle(self) -> None:
+        if self._is_short() and not self._tried and not (
+                self._loop is None or self._loop.is_closed()):
+            asyncio.run_coroutine_threadsafe(self.look(), self._loop).result()
 
     def _pause_seconds(self) -> float:
         if self._fall.may_end:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ..base.device import MIB, in_mib, mib_text
+from ..base.ram import ram_room_bytes
 from ..base.said import Said
 from ..host.adapter import current_host
 from ..models.unload import loaded_bytes
@@ -24,6 +25,8 @@ def readiness(
     idle = [] if running else [one for one in host.loaded_entries() if one.device == device]
     evictable = sum(map(loaded_bytes, idle))
     free: int | None = host.available_bytes(device)
+    if device.type == "cpu" and free is not None:
+        free = min(free, ram_room_bytes())  # older ComfyUIs do not know the limit of a container
     has_room = (free or 0) + evictable >= wanted
     reason = (f"how much is free on {device} is not known" if free is None
               else f"{mib_text(free)} are free")

@@ -1,6 +1,7 @@
 """RAM: how much is left, how much Python uses, and how unused heap pages are returned."""
 
 import ctypes
+import os
 import re
 import shutil
 import sys
@@ -40,14 +41,44 @@ def swap_bytes() -> tuple[int, int] | tuple[None, None]:
 def swap_room_bytes(root: Path = Path("/")) -> int:
     """Return the bytes of swap that are left to this process; 0 if not known.
 
-    macOS makes more swap while its disk has room.
+    macOS makes more swap while its disk has room. RAM that zram takes for it is not left.
     """
     used, total = swap_bytes()
-    free = 0 if used is None or total is None else total - used
+    free = 0 if used is None or total is None else total - used - _zram_takes_bytes(root)
     if sys.platform == "darwin":
         free += shutil.disk_usage("/").free
     group = cgroup_swap_room(root)
     return free if group is None else min(free, group)
+
+
+def _zram_takes_bytes(root: Path) -> int:
+    """Return how much RAM the free swap of zram would take, compressed as well as what is in it."""
+    try:
+        swaps = [line.split() for line in (root / "proc/swaps").read_text().splitlines()[1:]]
+        return sum(int(1024 * (int(size) - int(used)) * _zram_share(root, name))
+                   for name, _, size, used, *_ in swaps if name.startswith("/dev/zram"))
+    except (OSError, ValueError):
+        return 0  # not Linux
+
+
+def _zram_share(root: Path, name: str) -> float:
+    try:
+        figures = (root / "sys/block" / Path(name).name / "mm_stat").read_text().split()
+        return min(1.0, int(figures[2]) / int(figures[0]))  # of RAM for the bytes that it stores
+    except (OSError, ValueError, IndexError, ZeroDivisionError):
+        return 1.0  # not known, or nothing is in it
+
+
+def is_ram_disk(folder: Path, root: Path = Path("/")) -> bool:
+    """Return whether files in a folder are in RAM themselves (tmpfs); False if not known."""
+    try:
+        device = os.stat(folder).st_dev
+        mounts = (root / "proc/self/mountinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return False
+    number = f"{os.major(device)}:{os.minor(device)}"  # proc(5): the third word; the type after "-"
+    return any(line.split(" ", 3)[2] == number
+               and line.partition(" - ")[2].startswith(("tmpfs ", "ramfs ")) for line in mounts)
 
 
 def ram_pressure(root: Path = Path("/")) -> float | None:

@@ -95,13 +95,18 @@ def queue_items() -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
 def put_before_all(
     items: Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any], list[str]]]
 ) -> None:
-    """Queue prompts before all others, in this order: each an id, a prompt, extra data, outputs."""
+    """Queue prompts before all others, in this order: each an id, a prompt, extra data, outputs.
+
+    Their numbers are fractions: what somebody queues at the front after them gets minus ComfyUI's
+    count of posted prompts as its number, which must be below all of theirs.
+    """
     queue = PromptServer.instance.prompt_queue
     with queue.mutex:
         _, queued = queue.get_current_queue_volatile()
-        first = min([0.0, *(item[0] for item in queued)]) - len(items)
-        for place, (prompt_id, prompt, extra_data, outputs) in enumerate(items):
-            queue.put((first + place, prompt_id, prompt, dict(extra_data), outputs, {}))
+        lowest = min([0.0, *(item[0] for item in queued)]) - 1
+        for place, (prompt_id, prompt, extra_data, outputs) in enumerate(items, 1):
+            number = lowest + place / (len(items) + 1)
+            queue.put((number, prompt_id, prompt, dict(extra_data), outputs, {}))
 
 
 def running_nodes() -> list[str]:

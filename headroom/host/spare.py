@@ -1,7 +1,7 @@
 """RAM that ComfyUI frees by functions of its own, if it has them."""
 
 import comfy.model_management as mm
-import psutil
+import torch
 
 from .features import lost
 
@@ -18,7 +18,8 @@ def release_cached_results(wanted_bytes: int) -> None:
         return
     if lost("spare"):
         return
-    extra_ram_release(psutil.virtual_memory().available + wanted_bytes)
+    # By ComfyUI's own count, as its cache counts: newer ones know the limit of a container.
+    extra_ram_release(mm.get_free_memory(torch.device("cpu")) + wanted_bytes)
 
 
 def pinned_bytes() -> int:

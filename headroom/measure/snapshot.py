@@ -12,6 +12,7 @@ import torch
 from ..base import device as devices
 from ..base.ceiling import Ceiling, ceiling_of
 from ..base.device import MIB
+from ..base.ram import ram_room_bytes
 from ..host.adapter import current_host
 from .nvml import card_memory, card_name
 
@@ -93,7 +94,7 @@ class DeviceMemory:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All devices and RAM at one moment."""
+    """All devices and RAM at one moment; `ram_available_bytes`: what is left to this process."""
 
     devices: tuple[DeviceMemory, ...]
     rss_bytes: int
@@ -112,11 +113,11 @@ class Snapshot:
 
 
 def snapshot() -> Snapshot:
-    """Measure every device in use and this process's RAM. Costs some tens of microseconds."""
+    """Measure every device in use and this process's RAM; it takes 0.2 ms."""
     return Snapshot(
         devices=tuple(measure_device(device) for device in used_devices()),
         rss_bytes=rss_bytes(),
-        ram_available_bytes=int(psutil.virtual_memory().available),
+        ram_available_bytes=ram_room_bytes(),
     )
 
 

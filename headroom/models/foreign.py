@@ -7,7 +7,7 @@ holds is not found.
 
 import functools
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -34,8 +34,11 @@ _LEAVES = (str, bytes, int, float, complex, bool, type(None), torch.Tensor, torc
            torch.dtype, PurePath, ModuleType, FunctionType, BuiltinFunctionType, MethodType,
            functools.partial, classmethod, staticmethod, property)
 MODULE = (torch.nn.Module,)
-Way = Literal["nowhere", "wanted", "values", "items", "class", "fields"]
-_WAYS: dict[Way, Any] = {"values": dict, "items": (list, tuple, set, frozenset), "class": type}
+Way = Literal["nowhere", "wanted", "class", "fields"]
+# By these, not by an override of theirs: transformers' mappings import all models for `values()`.
+_INSIDE: dict[type, Callable[[Any], Iterable[Any]]] = {
+    dict: dict.values, list: list.__iter__, tuple: tuple.__iter__, set: set.__iter__,
+    frozenset: frozenset.__iter__}
 # These objects of ComfyUI lead to everybody's models and values.
 _HOST = ("comfy", "comfy_api", "comfy_execution", "comfy_extras", "server", "execution", "nodes",
          "app", "folder_paths", "aiohttp", "asyncio")
@@ -132,7 +135,7 @@ def things_in(
     """
     seen = set() if seen is None else seen
     most = len(seen) + MOST_LOOKED_AT
-    ways: dict[type, Way] = {}
+    ways: dict[type, Way | Callable[[Any], Iterable[Any]]] = {}
     level = list(roots)
     for _ in range(DEEPEST):
         below: list[Any] = []
@@ -144,26 +147,28 @@ def things_in(
             seen.add(id(item))
             if way == "wanted":
                 yield item
-            elif way == "values":
-                below += item.values()
-            elif way == "items":
-                below += item
+            elif callable(way):
+                below += way(item)
             elif way == "class":
                 below += vars(item).values() if item.__module__ in own else ()
             elif not is_patcher(item):
                 fields = attribute(item, "__dict__")
-                below += fields.values() if isinstance(fields, dict) else ()
+                below += dict.values(fields) if isinstance(fields, dict) else ()
         level = below
 
 
-def _way(kind: type, packs: Collection[str], wanted: tuple[type, ...]) -> Way:
-    """Return the objects that an object of this class refers to."""
+def _way(
+    kind: type, packs: Collection[str], wanted: tuple[type, ...]
+) -> Way | Callable[[Any], Iterable[Any]]:
+    """Return which objects an object of this class refers to, or a function that returns them."""
     if issubclass(kind, wanted):
         return "wanted"
     if issubclass(kind, _LEAVES):
         return "nowhere"
-    for way, classes in _WAYS.items():
-        if issubclass(kind, classes):
-            return way
+    for base, inside in _INSIDE.items():
+        if issubclass(kind, base):
+            return inside
+    if issubclass(kind, type):
+        return "class"
     is_of_host = kind.__module__ not in packs and kind.__module__.split(".")[0] in _HOST
     return "nowhere" if is_of_host else "fields"

@@ -1,7 +1,8 @@
 """Who holds this process's RAM, by storage: models, ComfyUI's cache, packs, others.
 
-A storage counts once, for the first of these that has it. What only a closure, a frame or a library
-holds has no name: its tensors are in `other_tensors_mib`, Python's small objects are in
+A storage counts once, for the first of these that has it. One that is mapped from a file counts
+only for models, apart; as far as it is in RAM it is in `files_mib`. What only a closure, a frame or
+a library holds has no name: its tensors are in `other_tensors_mib`, Python's small objects are in
 `python_heap_mib`, and everything else is in `rest_mib`.
 """
 
@@ -33,16 +34,18 @@ NAMED = 20
 COSTS_AT_MOST = 0.05
 HOLDERS = (torch.nn.Module, torch.Tensor, np.ndarray, bytes, bytearray)
 Part = dict[str, Any]
+Ranges = list[tuple[int, int]]  # of addresses, in order
 
 
 def ram_held(now: Snapshot) -> Part:
     """Return the parts of the RAM, in MiB. It walks a few times over all objects of the process, in
     C, and once over what packs hold, in Python: not for the event loop."""
     seen: set[int] = set()
-    models = _models(seen)
-    cached = _cached(seen)
-    packs = _packs(seen)
-    others = sum(_sizes(living(torch.Tensor), seen))
+    ranges = _file_ranges()
+    models = _models(seen, ranges)
+    cached = _cached(seen, ranges)
+    packs = _packs(seen, ranges)
+    others = sum(_sizes(living(torch.Tensor), seen, ranges))
     named = sum(one["mib"] for one in [*models, *cached, *packs]) + others / MIB
     files, heap = _resident_files(), python_heap_bytes()
     swap_used, swap_total = swap_bytes()
@@ -76,11 +79,10 @@ class SeldomHeld:
         return found
 
 
-def _models(seen: set[int]) -> list[Part]:
+def _models(seen: set[int], ranges: Ranges) -> list[Part]:
     host = current_host()
     if host is None or lost("nodes"):
         return []
-    ranges = _file_ranges()
     patchers = host.living_patchers()
     found: list[Part] = []
     try:
@@ -92,7 +94,7 @@ def _models(seen: set[int]) -> list[Part]:
                     if address in seen:
                         continue
                     seen.add(address)
-                    is_mapped = private_file.is_mapped(address) or _is_in(address, ranges)
+                    is_mapped = _is_mapped(address, ranges)
                     mapped += size * is_mapped
                     in_ram += size * (not is_mapped)
                     pinned += size * (name in names)
@@ -106,20 +108,20 @@ def _models(seen: set[int]) -> list[Part]:
     return _largest(found)
 
 
-def _cached(seen: set[int]) -> list[Part]:
+def _cached(seen: set[int], ranges: Ranges) -> list[Part]:
     if current_host() is None or lost("files"):
         return []
     from ..host.packs import cached_results
 
     sizes: dict[tuple[str | None, str | None], int] = {}
     for node_id, class_type, value in cached_results():
-        held = sum(_sizes(things_in([value], (), (), HOLDERS), seen))
+        held = sum(_sizes(things_in([value], (), (), HOLDERS), seen, ranges))
         sizes[node_id, class_type] = sizes.get((node_id, class_type), 0) + held
     return _largest([{"node_id": node_id, "class_type": kind, "mib": in_mib(size)}
                      for (node_id, kind), size in sizes.items() if size >= LEAST])
 
 
-def _packs(seen: set[int]) -> list[Part]:
+def _packs(seen: set[int], ranges: Ranges) -> list[Part]:
     """Return what packs hold: by a module's variable, or by the class of a node's object."""
     if current_host() is None or lost("files"):
         return []
@@ -131,7 +133,8 @@ def _packs(seen: set[int]) -> list[Part]:
     looked_at: set[int] = set()  # objects that many modules share, a logger for instance
 
     def count(pack: str, holder: str, roots: Iterable[Any], own: set[str]) -> None:
-        held = sum(_sizes(things_in(roots, own, names, HOLDERS, looked_at), seen))
+        found_in = things_in(roots, own, names, HOLDERS, looked_at)
+        held = sum(_sizes(found_in, seen, ranges))
         if held >= LEAST:
             found.append({"pack": pack, "holder": holder, "mib": in_mib(held)})
 
@@ -147,13 +150,13 @@ def _packs(seen: set[int]) -> list[Part]:
     return _largest(found)
 
 
-def _sizes(things: Iterable[Any], seen: set[int]) -> Iterator[int]:
+def _sizes(things: Iterable[Any], seen: set[int], ranges: Ranges) -> Iterator[int]:
     """Yield the bytes in RAM of each storage that is not in `seen`, and put it there."""
     for thing in things:
         for address, size in _storages(thing):
             if address not in seen:
                 seen.add(address)
-                yield size
+                yield size * (not _is_mapped(address, ranges))
 
 
 def _storages(thing: Any) -> Iterator[tuple[int, int]]:
@@ -177,7 +180,7 @@ def _largest(parts: list[Part]) -> list[Part]:
     return sorted(parts, key=lambda one: -one["mib"])[:NAMED]
 
 
-def _file_ranges(root: Path = Path("/")) -> list[tuple[int, int]]:
+def _file_ranges(root: Path = Path("/")) -> Ranges:
     """Return where files are mapped into this process, in order; empty if not known."""
     try:
         lines = (root / "proc/self/maps").read_text(errors="replace").splitlines()
@@ -191,9 +194,9 @@ def _file_ranges(root: Path = Path("/")) -> list[tuple[int, int]]:
     return found
 
 
-def _is_in(address: int, ranges: list[tuple[int, int]]) -> bool:
+def _is_mapped(address: int, ranges: Ranges) -> bool:
     place = bisect_right(ranges, (address, sys.maxsize)) - 1
-    return place >= 0 and address < ranges[place][1]
+    return (place >= 0 and address < ranges[place][1]) or private_file.is_mapped(address)
 
 
 def _resident_files(root: Path = Path("/")) -> int | None:

@@ -9,6 +9,26 @@ log = logging.getLogger("headroom")
 TICK_SECONDS = 0.05
 
 
+class Steady:
+    """Calls functions whose errors must not end the caller; of errors in a row the first is logged.
+
+    A file that cannot be opened now, or no memory for a moment, says nothing about the next call.
+    """
+
+    def __init__(self, failed: str) -> None:
+        self._failed = failed
+        self._has_failed = False
+
+    def call(self, work: Callable[..., object], *given: object) -> None:
+        try:
+            work(*given)
+            self._has_failed = False
+        except Exception:
+            if not self._has_failed:
+                log.exception("[Headroom] %s", self._failed)
+            self._has_failed = True
+
+
 class Ticker:
     """Calls `look` every `seconds` between `wake` and `rest`, in a thread of its own.
 
@@ -33,11 +53,9 @@ class Ticker:
         self._awake.clear()
 
     def _tick(self) -> None:
+        steady = Steady("reading memory for the record of this prompt failed")
         while True:
             self._awake.wait()
             while self._awake.is_set():
                 self._pause.wait(self._seconds)
-                try:
-                    self._look()
-                except Exception:
-                    log.exception("[Headroom] reading memory for the record of this prompt failed")
+                steady.call(self._look)

@@ -9,6 +9,7 @@ not written; the outputs that it was made from are.
 import hashlib
 import json
 import logging
+import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -57,7 +58,7 @@ class Providers(Protocol):
 class Finished:
     """Keeps outputs in the folder that `folder_of` returns for a prompt; None: no folder.
 
-    Who provides the folder deletes it. At most `limit_bytes` for each prompt.
+    Who provides the folder deletes it. At most `limit_bytes` for each prompt, and half of the disk.
     """
 
     def __init__(
@@ -83,7 +84,9 @@ class Finished:
         # A loop's turn starts with numbers, and with what is on disk from the turn before.
         turns = [one for one in setup.runs.turns if not begins_loop(graph, one)]
         try:
-            _Writing(folder, self._limit_bytes, self._mark(prompt)).write(
+            # The other half of the disk is for what ComfyUI saves.
+            room = shutil.disk_usage(folder.parents[1]).free // 2
+            _Writing(folder, min(self._limit_bytes, room), self._mark(prompt)).write(
                 graph, setup, self._host.values_of(caches, prompt_id, prompt),
                 self._host.turn_values(caches, failed_id, turns))
         except Exception:  # values of any pack: the rerun is worth more than its files

@@ -7,7 +7,7 @@ The prompt that ran at the end comes last then, and automatically only once: it 
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,8 @@ from ..base.said import said_json
 from ..measure.snapshot import rss_bytes
 from ..record.ticker import Ticker
 from .left_queue_words import nothing_left, sentence_about
-from .queue_file import (
-    DatabaseError,
-    KeptPrompt,
-    LeftQueue,
-    QueueFile,
-    Sample,
-    left_queues,
-    new_file,
-)
+from .left_queues import STARTING_SECONDS, LeftQueue, left_queues, one_at_a_time
+from .queue_file import DatabaseError, KeptPrompt, QueueFile, Sample, new_file
 from .settings import Queue, own_part
 
 log = logging.getLogger("headroom")
@@ -40,15 +33,17 @@ class KeptQueue:
     """Keeps this server's queue in a file of `folder`, and handles what ended servers left.
 
     `host`: headroom/host/queue.py; not used with "off". Called for prompts from any thread. While
-    the disk refuses, which is logged once, the file stays ours: as soon as it can be written, it
-    has the queue as it is then, and no prompt that has ended.
+    the disk refuses, which is logged once, the file stays ours: as soon as it can be made or
+    written, it has the queue as it is then, and no prompt that has ended.
     """
 
     def __init__(self, host: Any, folder: Path, wish: Queue) -> None:
         self._host = host
+        self._folder = folder
         self._wish = wish
         self._lock = threading.RLock()
         self._left: list[LeftQueue] = []
+        self._gone: set[str] = set()  # of these, queued again but not yet in our own file
         self._file: QueueFile | None = None
         self._is_told = False
         self._last = Sample(0.0, None, 0, 0)
@@ -56,8 +51,9 @@ class KeptQueue:
         if wish == "off":
             return
         try:
-            self._left = left_queues(folder)
-            self._file = new_file(folder)
+            with one_at_a_time(folder, STARTING_SECONDS):
+                self._left = left_queues(folder)
+                self._file = new_file(folder)
         except (OSError, DatabaseError) as error:
             self._fails(error)
 
@@ -78,11 +74,21 @@ class KeptQueue:
     def changed(self) -> None:
         """Prompts may have come, begun or ended: write what is in the queue now."""
         with self._lock:
+            if self._file is None and self._wish != "off":
+                self._make_file()
             if self._file is None:
                 return
             running, waiting = self._host.queue_items()
-            self._written(lambda file: file.keep(running, waiting))
+            if self._written(self._file, lambda file: file.keep(running, waiting)) and self._gone:
+                self._take(self._gone)
             (self._ticker.wake if running else self._ticker.rest)()
+
+    def _make_file(self) -> None:
+        try:
+            with one_at_a_time(self._folder):
+                self._file = new_file(self._folder)
+        except (OSError, DatabaseError) as error:
+            self._fails(error)
 
     def look(self) -> None:
         """Store memory and the node that runs, each second and when the node changes."""
@@ -92,15 +98,16 @@ class KeptQueue:
             return
         self._last = Sample(now, node_id, rss_bytes(), ram_room_bytes())
         with self._lock:
-            self._written(lambda file: file.note(self._last))
+            self._written(self._file, lambda file: file.note(self._last))
 
-    def _written(self, write: Any) -> None:
-        if self._file is None:
-            return
+    def _written(self, file: QueueFile | None, write: Callable[[QueueFile], None]) -> bool:
         try:
-            write(self._file)
+            if file is not None:
+                write(file)
         except DatabaseError as error:
             self._fails(error)
+            return False
+        return file is not None
 
     def _fails(self, error: Exception) -> None:
         if not self._is_told:
@@ -120,7 +127,7 @@ class KeptQueue:
     def left(self) -> dict[str, Any]:
         """Return what ended servers left, with their last minutes, as data."""
         with self._lock:
-            if not self._left:
+            if not self._prompts():
                 return NOTHING_LEFT
             text, last = self._sentence(), self._left[-1]
             return {
@@ -141,27 +148,26 @@ class KeptQueue:
 
         Raises Refused if there is nothing. Do not call it in the server's own thread.
         """
-        with self._lock:
-            self._expect_left()
-            return self._queue(self._prompts())
+        return self._queue(self._expect_left())
 
     def discard(self) -> dict[str, Any]:
         """Forget what was left. Raises Refused if there is nothing."""
         with self._lock:
-            self._expect_left()
-            gone = {one.prompt_id for one in self._prompts()}
+            gone = {one.prompt_id for one in self._expect_left()}
             self._take(gone)
             return {"discarded": len(gone)}
 
-    def _expect_left(self) -> None:
-        if not self._left:
-            raise Refused(nothing_left())
+    def _expect_left(self) -> list[KeptPrompt]:
+        with self._lock:
+            if prompts := self._prompts():
+                return prompts
+        raise Refused(nothing_left())
 
     def _resume(self) -> None:
         with self._lock:
             prompts = self._prompts()
-            again = [one for one in prompts if not (one.was_running and _ran_before(one))]
-            self._queue(again)
+        again = [one for one in prompts if not (one.was_running and _ran_before(one))]
+        self._queue(again)
         if len(again) < len(prompts):
             log.warning(
                 "[Headroom] the prompt that ran when the server ended had run so once before: it "
@@ -171,45 +177,62 @@ class KeptQueue:
     # ---------------------------------------------------- the work
 
     def _prompts(self) -> list[KeptPrompt]:
-        """Return everything that was left, each prompt once, those that ran last."""
-        found = {one.prompt_id: one for left in self._left for one in left.prompts}
+        """Return everything that is left, each prompt once, those that ran last."""
+        found = {one.prompt_id: one for left in self._left for one in left.prompts
+                 if one.prompt_id not in self._gone}
         return sorted(found.values(), key=lambda one: one.was_running)
 
     def _queue(self, prompts: Sequence[KeptPrompt]) -> dict[str, Any]:
-        items: list[tuple[Any, ...]] = []
-        refused = []
+        """Queue those that ComfyUI accepts, if they are still left and nobody has queued them.
+
+        Not locked while ComfyUI validates, which takes long for many: a prompt that begins locks.
+        """
+        fit: list[tuple[KeptPrompt, list[str]]] = []
+        refused: list[dict[str, str]] = []
+
+        def refuse(prompt_id: str, reason: str) -> None:
+            refused.append({"prompt_id": prompt_id, "error": reason})
+            log.warning("[Headroom] prompt %s is not queued again: %s", prompt_id, reason)
+
         for one in prompts:
             try:
-                outputs = self._host.validated(one.prompt_id, one.prompt, one.outputs)
+                fit.append((one, self._host.validated(one.prompt_id, one.prompt, one.outputs)))
             except ValueError as error:
-                refused.append({"prompt_id": one.prompt_id, "error": str(error)})
-                log.warning("[Headroom] prompt %s is not queued again: %s", one.prompt_id, error)
-                continue
-            items.append((one.prompt_id, one.prompt, _extra_data(one), outputs))
+                refuse(one.prompt_id, str(error))
+            except Exception as error:  # of any pack: it costs no other prompt
+                log.exception("[Headroom] ComfyUI could not validate a prompt")
+                refuse(one.prompt_id, str(error) or type(error).__name__)
+        with self._lock:
+            left = {one.prompt_id for one in self._prompts()}
+            there = {str(item[1]) for part in self._host.queue_items() for item in part}
+            items = [(one.prompt_id, one.prompt, _extra_data(one), outputs)
+                     for one, outputs in fit if one.prompt_id in left - there]
             if self._file is not None:
-                for left in self._left:
-                    self._file.take_outputs(left.file, one.prompt_id)
-        self._host.put_before_all(items)
-        self.changed()  # write them to this server's own file before the old file is deleted
-        self._take({item[0] for item in items})
+                for prompt_id, *_ in items:
+                    for one_left in self._left:
+                        self._file.take_outputs(one_left.file, prompt_id)
+            self._host.put_before_all(items)
+            self._gone.update(one.prompt_id for one, _ in fit)
+            self.changed()
         return {"queued": [item[0] for item in items], "refused": refused}
 
-    def _take(self, gone: set[str]) -> None:
+    def _take(self, gone: Collection[str]) -> None:
         """Remove prompts from what was left; a file without prompts is deleted."""
         rest = []
         for left in self._left:
             prompts = [one for one in left.prompts if one.prompt_id not in gone]
             if prompts:
-                left.file.drop(gone)
+                self._written(left.file, lambda file: file.drop(gone))
                 rest.append(left._replace(prompts=prompts))
             else:
                 left.file.remove()
-        self._left = rest
+        self._left, self._gone = rest, self._gone - set(gone)
 
     def _sentence(self) -> str:
         last = self._left[-1]
-        ran = next((one for one in last.prompts if one.was_running), None)
-        waiting = sum(one is not ran for one in self._prompts())
+        prompts = self._prompts()
+        ran = next((one for one in prompts if one.was_running and one in last.prompts), None)
+        waiting = sum(one is not ran for one in prompts)
         return sentence_about(ran, last.samples, waiting)
 
 

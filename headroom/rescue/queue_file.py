@@ -24,9 +24,11 @@ try:
 except ImportError:  # a Python that was compiled without SQLite
     sqlite3 = None  # type: ignore[assignment]
 DatabaseError: type[Exception] = OSError if sqlite3 is None else sqlite3.Error
+# Not of the data: a locked file, a full or read-only disk, too many open files.
+ErrorOfNow: type[Exception] = OSError if sqlite3 is None else sqlite3.OperationalError
 log = logging.getLogger("headroom")
 
-ENDING, DAMAGED, OUTPUTS = ".sqlite", ".damaged", ".outputs"
+ENDING, OUTPUTS = ".sqlite", ".outputs"
 KEPT_SECONDS = 600.0  # samples are kept so long
 PRUNE_EVERY = 200  # samples between two clean-ups
 SETTINGS = ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL")
@@ -68,7 +70,7 @@ class QueueFile:
         self._outputs = path.with_suffix(OUTPUTS)
         self._kept: dict[str, bool] = {}  # the ids in the file, and whether each runs
         self._noted = 0
-        self._base = sqlite3.connect(path, timeout=0, check_same_thread=False)
+        self._base = opened(path)
         try:
             for setting in SETTINGS:
                 self._base.execute(f"PRAGMA {setting}")
@@ -148,20 +150,14 @@ class QueueFile:
         self._noted += 1
 
     def prompts(self) -> list[KeptPrompt]:
-        """Return the kept prompts in the order of the queue.
-
-        Raises ValueError or TypeError if their data is damaged.
-        """
+        """Return the kept prompts in the queue's order; ValueError or TypeError: damaged data."""
         rows = self._base.execute("SELECT prompt_id, number, running, content FROM prompt "
                                   "ORDER BY running DESC, number, rowid")
         return [KeptPrompt(str(prompt_id), float(number), bool(running), *_content(content))
                 for prompt_id, number, running, content in rows]
 
     def samples(self) -> list[Sample]:
-        """Return memory in the last minutes, oldest first; errors as `prompts`.
-
-        Not by their times: a clock can go back.
-        """
+        """Return memory in the last minutes as it was written (a clock can go back)."""
         rows = self._base.execute("SELECT at, node_id, rss_bytes, room_bytes FROM sample "
                                   "ORDER BY rowid")
         return [Sample(float(at), None if node_id is None else str(node_id), int(rss), int(room))
@@ -171,10 +167,14 @@ class QueueFile:
         self._base.close()
 
     def remove(self) -> None:
-        """Close the file and delete it."""
+        """Close the file and delete it; empty it stays while Windows refuses that, because others,
+        a virus scanner for instance, read it."""
+        with contextlib.suppress(DatabaseError), self._base:
+            self._base.execute("DELETE FROM prompt")
         self.close()
-        for ending in ("", "-wal", "-shm"):
-            self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            for ending in ("", "-wal", "-shm"):
+                self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
         shutil.rmtree(self._outputs, ignore_errors=True)
 
 
@@ -188,63 +188,13 @@ def _content(text: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     return WithGuards(prompt, stands_for) if stands_for else prompt, extra_data, outputs
 
 
-def new_file(folder: Path) -> QueueFile:
-    """Make a file for this process. Raises OSError and DatabaseError."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return QueueFile(folder / f"{uuid.uuid4().hex}{ENDING}")
-
-
-class LeftQueue(NamedTuple):
-    """What an ended server left; this process has locked it until `file` is removed or closed."""
-
-    file: QueueFile
-    prompts: list[KeptPrompt]
-    samples: list[Sample]
-    ended_at: float  # seconds since the epoch, by the last entry of its file
-
-
-def left_queues(folder: Path) -> list[LeftQueue]:
-    """Return what ended servers left; the one that ended last is the last. Raises OSError.
-
-    Files of running servers stay; empty ones are deleted, damaged ones renamed with a warning.
-    """
+def opened(path: Path, lock_seconds: float = 0.0) -> "sqlite3.Connection":
+    """Return an open database, for any thread; it waits so long for a lock of others."""
     if sqlite3 is None:
         raise OSError("this Python was compiled without SQLite")
-    found = [left for path in sorted(folder.glob(f"*{ENDING}")) if (left := _left(path))]
-    for outputs in folder.glob(f"*{OUTPUTS}"):
-        if not outputs.with_suffix(ENDING).exists():
-            shutil.rmtree(outputs, ignore_errors=True)
-    return sorted(found, key=lambda left: left.ended_at)
+    return sqlite3.connect(path, timeout=lock_seconds, check_same_thread=False)
 
 
-def _left(path: Path) -> LeftQueue | None:
-    try:
-        written_at = path.stat().st_mtime
-        file = QueueFile(path)
-    except (OSError, DatabaseError) as error:
-        if not isinstance(error, FileNotFoundError) and "locked" not in str(error):
-            _set_aside(path, error)
-        return None
-    try:
-        prompts, samples = file.prompts(), file.samples()
-    except (ValueError, TypeError, DatabaseError) as error:
-        file.close()
-        _set_aside(path, error)
-        return None
-    if not prompts:
-        file.remove()
-        return None
-    return LeftQueue(file, prompts, samples, samples[-1].at if samples else written_at)
-
-
-def _set_aside(path: Path, error: Exception) -> None:
-    aside = path.with_suffix(DAMAGED)
-    log.warning("[Headroom] the kept queue %s cannot be read (%s): it is now %s, in %s",
-                path.name, error, aside.name, path.parent)
-    try:
-        os.replace(path, aside)
-    except OSError as failed:
-        log.warning("[Headroom] %s", failed)
-        return
-    for ending in ("-wal", "-shm"):
-        path.with_name(path.name + ending).unlink(missing_ok=True)
+def new_file(folder: Path) -> QueueFile:
+    """Make a file for this process. Raises DatabaseError."""
+    return QueueFile(folder / f"{uuid.uuid4().hex}{ENDING}")

@@ -31,6 +31,7 @@ def ram(monkeypatch):
 
     monkeypatch.setattr(spare_module, "offload", offload)
     monkeypatch.setattr(spare_module, "ram_room_bytes", lambda: state["room"])
+    monkeypatch.setattr(spare_module, "is_disk_in_ram", lambda: False)
     return state
 
 
@@ -46,6 +47,13 @@ def with_host(monkeypatch, *patchers, loaded=()):
     monkeypatch.setattr(spare_module, "current_host", lambda: host)
     monkeypatch.setattr(spare_module, "loaded_bytes", lambda entry: entry.model.loaded)
     return host
+
+
+def test_where_the_temp_folder_is_in_ram_nothing_is_copied_there(monkeypatch, ram):
+    with_host(monkeypatch, model(1, "a"))
+    monkeypatch.setattr(spare_module, "is_disk_in_ram", lambda: True)
+    spared = spare_ram(4 * MIB, lambda patcher: False)
+    assert ram["moved"] == [] and "temp folder is in RAM" in spared.refusal
 
 
 def test_the_largest_go_first_and_no_more_than_needed(monkeypatch, ram):

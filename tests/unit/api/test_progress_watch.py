@@ -37,3 +37,11 @@ def test_a_server_without_progress_is_not_ready_however_much_is_free(monkeypatch
     found = ready.readiness(0, (1, 0), stuck((600.4, KSAMPLER), "60"))
     assert found["ready"] is False
     assert found["reason"] == "no progress for 600 s in KSampler #3."
+
+
+def test_a_server_on_the_cpu_is_not_ready_when_its_container_is_full(monkeypatch):
+    """Whatever the machine, which ComfyUI counts, has left."""
+    monkeypatch.setattr(ready, "current_host", lambda: Host(device="cpu", free_bytes=9 << 30))
+    monkeypatch.setattr(ready, "ram_room_bytes", lambda: 1 << 20)
+    found = ready.readiness(2, (0, 0), None)
+    assert (found["ready"], found["free_mib"]) == (False, 1.0)

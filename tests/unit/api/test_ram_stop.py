@@ -57,10 +57,11 @@ def test_the_bytes_that_a_node_loads_are_those_of_the_files_it_names(monkeypatch
     assert [load_bytes(prompt, one) for one in ("1", "2", "3", "3.0.1")] == [1300, 0, 0, 0]
 
 
-def test_an_error_while_files_are_looked_up_does_not_end_the_prompt_that_loads_them(monkeypatch):
-    def fails(name):
-        raise TypeError("a models folder of another pack is no path")
+def fails(*_):
+    raise TypeError("a models folder of another pack is no path")
 
+
+def test_an_error_while_files_are_looked_up_does_not_end_the_prompt_that_loads_them(monkeypatch):
     monkeypatch.setattr(module, "host_registry", lambda: SimpleNamespace(files_named=fails))
     assert load_bytes({"1": {"class_type": "Load", "inputs": {"name": "a.ckpt"}}}, "1") == 0
 
@@ -149,6 +150,16 @@ def test_a_slow_load_is_stopped_only_if_its_file_does_not_tell_when_it_ends(
 
 def test_a_node_that_loads_a_file_of_which_the_rest_fits_is_not_stopped(stopped):
     assert stopped(taken=400) == (False, [], [])
+
+
+@pytest.mark.parametrize("looked_up", ["host_registry", "loaded_models"])
+def test_an_error_in_what_is_looked_up_for_its_message_keeps_no_prompt_from_being_stopped(
+    monkeypatch, stopped, looked_up
+):
+    find = {"host_registry": lambda: SimpleNamespace(files_named=fails), "loaded_models": fails}
+    monkeypatch.setattr(module, looked_up, find[looked_up])
+    did, [action], _ = stopped()
+    assert did and "Decode (node 5): the prompt was interrupted" in action.text
 
 
 def test_a_prompt_that_has_ended_meanwhile_is_not_reported(stopped):

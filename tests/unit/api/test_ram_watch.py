@@ -120,6 +120,22 @@ def test_a_prompt_is_stopped_once_when_ram_keeps_falling_below_what_is_to_stay_f
     assert stops == [(("p", "5", 3500 * MIB), 500)]
 
 
+def test_a_node_after_one_that_caught_the_interrupt_is_stopped_as_well(monkeypatch, spared):
+    """Many nodes of packs log any error and go on."""
+    stops, seconds = [], [0.0]
+    monkeypatch.setattr(watch_module.time, "monotonic", lambda: seconds[0])
+    monkeypatch.setattr(watch_module, "trimmed", lambda: 0)
+    found = RamWatch(Gate(lambda: True, lambda: True), None, lambda: [{}], 1000 * MIB,
+                     lambda node: stops.append(node.node_id) or True)
+    for node_id, rooms in (("5", range(3000, 250, -250)), ("6", range(500, 0, -100))):
+        found.before_node("p", node_id)
+        for room in rooms:
+            spared["room"] = room * MIB
+            seconds[0] += 0.25
+            found.look_amid()
+    assert stops == ["5", "6"]
+
+
 def test_a_prompt_that_the_system_can_carry_on_with_swap_is_not_stopped(monkeypatch, spared):
     spared["swap"] = 8000 * MIB
     assert falling(monkeypatch, spared, 1000, range(3000, 0, -50)) == []
@@ -363,12 +379,14 @@ class Files:
 def test_a_model_is_used_when_a_prompt_of_the_queue_names_its_file(monkeypatch, tmp_path):
     named, other = tmp_path / "named.safetensors", tmp_path / "other.safetensors"
     monkeypatch.setattr(spare_module, "current_host", lambda: Files(one=[named], two=[other]))
-    files = {"named.safetensors": [named]}
+    files, asked = {"named.safetensors": [named]}, []
     monkeypatch.setattr(spare_module, "host_registry", lambda: SimpleNamespace(
-        files_named=lambda name: files.get(name, [])))
+        files_named=lambda name: asked.append(name) or files.get(name, [])))
     is_used = spare_module.used_by([
-        {"1": {"class_type": "Load", "inputs": {"name": "named.safetensors"}}}])
+        {"1": {"class_type": "Load", "inputs": {"name": "named.safetensors"}}, "2": "no node"}
+    ] * 1000)
     assert [is_used(name) for name in ("one", "two", "unknown")] == [True, False, None]
+    assert asked == ["named.safetensors"]  # a search in all models folders
     assert not spare_module.used_by([])("unknown")
 
 
@@ -404,6 +422,29 @@ def test_while_a_prompt_runs_ram_is_read_more_often_once_its_end_is_foreseen(
     with pytest.raises(EOFError):  # there is no third look
         found._wait()
     assert waited == [seconds]
+
+
+@pytest.mark.parametrize("is_amid", [True, False])
+def test_an_error_while_ram_is_read_is_logged_once_and_the_next_reading_comes(
+    monkeypatch, spared, caplog, is_amid
+):
+    """For instance while this process has too many open files."""
+    looks = []
+
+    def read():
+        looks.append(1)
+        if len(looks) < 3:
+            raise OSError("too many open files")
+        return GIB
+
+    monkeypatch.setattr(watch_module, "AMID_SECONDS", 0.0)
+    monkeypatch.setattr(watch_module, "NEAR_SECONDS", 0.0)
+    monkeypatch.setattr(watch_module, "ram_room_bytes", read)
+    found = watch()
+    found._amid = Amid(*[is_amid] * 3)
+    with pytest.raises(EOFError):
+        found._wait()
+    assert len(looks) == 3 and len(caplog.records) == 1
 
 
 def test_an_idle_server_is_looked_at_seldom_and_before_its_first_prompt_never(monkeypatch, spared):

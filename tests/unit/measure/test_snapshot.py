@@ -1,8 +1,13 @@
 """Every device is measured, and the one with the least room is found."""
 
+from types import SimpleNamespace
+
+from headroom.api.memory_now import memory_answer
+from headroom.base import ram
+from headroom.base.cgroup import GroupMemory
 from headroom.base.device import MIB, mib_text
 from headroom.measure.report import Report, difference_table
-from headroom.measure.snapshot import DeviceMemory, Snapshot, freed_mib
+from headroom.measure.snapshot import DeviceMemory, Snapshot, freed_mib, snapshot
 
 
 def device(name, free, **changes):
@@ -53,3 +58,13 @@ def test_a_little_less_is_written_as_nothing_and_never_as_minus_nothing():
     before, after = Snapshot((), 5 * MIB, 0), Snapshot((), 5 * MIB - 20_000, 0)
     assert "(+0.0)" in difference_table(before, after)[-1] and mib_text(-20_000) == "0.0 MiB"
     assert "(-1.0)" in difference_table(before, Snapshot((), 4 * MIB, 0))[-1]
+
+
+def test_in_a_container_ram_is_what_its_limit_leaves(monkeypatch):
+    """Not the machine's 64 GiB, of which most are free."""
+    machine = SimpleNamespace(total=64 * 2**30, available=50 * 2**30)
+    monkeypatch.setattr(ram.psutil, "virtual_memory", lambda: machine)
+    monkeypatch.setattr(ram, "cgroup_room", lambda _: 2 * 2**30)
+    monkeypatch.setattr(ram, "cgroup_memory", lambda: GroupMemory(8 * 2**30, 6 * 2**30))
+    told = memory_answer(snapshot(), [], busy=False)["ram"]
+    assert (told["available_mib"], told["total_mib"]) == (2048, 8192)

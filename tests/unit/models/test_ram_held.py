@@ -91,6 +91,33 @@ def test_small_objects_of_python_count_apart_from_the_rest(pack):
     assert before["python_heap_mib"] + before["rest_mib"] <= 4000
 
 
+def test_what_a_pack_maps_from_a_file_is_not_called_its_ram(pack, tmp_path):
+    """As safetensors loads: the system drops these pages when others need RAM."""
+    if sys.platform != "linux":
+        pytest.skip("only Linux lists what is mapped")
+    (tmp_path / "model").write_bytes(bytes(30 * MIB))
+    before = parts()
+    pack.kept.append(torch.from_file(str(tmp_path / "model"), size=30 * MIB, dtype=torch.uint8))
+    pack.kept.append(np.memmap(tmp_path / "model", mode="r"))
+    after = parts()
+    assert after["packs"] == []
+    assert after["other_tensors_mib"] == pytest.approx(before["other_tensors_mib"], abs=8)
+
+
+def test_a_mapping_that_loads_what_it_lists_is_looked_at_as_it_is(pack):
+    """transformers' mappings of all models: `values()` imports every one, or raises."""
+    class Lazy(dict):
+        def values(self):
+            raise ImportError("every model is imported")
+
+    class Lines(list):
+        def __iter__(self):
+            raise OSError("a file is read")
+
+    pack.kept += [Lazy(one=mib(4)), Lines([mib(5)])]
+    assert parts()["packs"] == [{"pack": "leaky", "holder": "nodes.kept", "mib": 9.0}]
+
+
 def test_weights_in_a_mapped_file_count_apart_from_those_in_ram(pack, tmp_path, monkeypatch):
     if not sys.platform.startswith("linux"):
         pytest.skip("only Linux lists what is mapped")

@@ -1,6 +1,7 @@
 """Finished outputs of a prompt wait on disk for a rerun, should a server be killed in it."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -108,6 +109,15 @@ def test_every_output_of_a_loops_finished_turns_is_kept_except_their_begins(plac
     assert kept == ["turn 0", "turn 1"]
 
 
+def test_a_nearly_full_disk_is_left_to_what_the_rerun_itself_saves(place, monkeypatch):
+    free = {"bytes": 1000}
+    monkeypatch.setattr(module.shutil, "disk_usage",
+                        lambda folder: SimpleNamespace(free=free["bytes"] * folder.is_dir()))
+    assert place.keep("sample").found() == {} and not place.folder.exists()
+    free["bytes"] = 100_000
+    assert set(place.keep("sample").found()) == {"sample"}
+
+
 def test_a_text_alone_is_not_kept(place):
     place.host.values["text"] = [["the name of a file that the next server lacks"]]
     assert place.keep("load", "text").found() == {}
@@ -208,7 +218,7 @@ def fill(server):
 
 
 def left_in(folder):
-    return [path for path in folder.rglob("*") if path.suffix not in (".sqlite",)
+    return [path for path in folder.rglob("*") if path.suffix not in (".sqlite", ".lock")
             and not path.name.endswith(("-wal", "-shm"))]
 
 

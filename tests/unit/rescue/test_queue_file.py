@@ -1,5 +1,6 @@
 """The file of a server's queue: whole after a kill, and held for as long as its process lives."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -7,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headroom.rescue.queue_file import KEPT_SECONDS, Sample, left_queues, new_file
+from headroom.rescue.left_queues import left_queues
+from headroom.rescue.queue_file import KEPT_SECONDS, Sample, new_file
 
 ROOT = Path(__file__).parents[3]
 SERVER = """
@@ -101,7 +103,33 @@ def test_a_damaged_file_is_set_aside_under_another_name_and_said_once(tmp_path, 
     assert os.listdir(tmp_path) == [f"{file.path.stem}.damaged"]
 
 
+def test_a_file_that_cannot_be_opened_now_stays_for_the_next_start(tmp_path, caplog):
+    """A disk that is full or read-only, or as here: this process has too many open files."""
+    resource = pytest.importorskip("resource")
+    file = new_file(tmp_path)
+    file.keep([], [item(1, "a")])
+    file.close()
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, most[1]))
+    opened = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                opened.append(os.open(os.devnull, os.O_RDONLY))
+        os.close(opened.pop())  # for the list of the folder
+        assert left_queues(tmp_path) == []
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
+        for one in opened:
+            os.close(one)
+    [record] = caplog.records
+    assert "stays for the next start: unable to open database file" in record.getMessage()
+    [left] = left_queues(tmp_path)
+    assert [one.prompt_id for one in left.prompts] == ["a"]
+
+
 @pytest.mark.parametrize("damage", [
+    "UPDATE prompt SET content = replace(hex(zeroblob(99999)), '00', '[')",
     "UPDATE prompt SET content = '[1, 2, 3]'", "UPDATE prompt SET content = NULL",
     """UPDATE prompt SET content = '[{"1": "no node"}, {}, []]'""",
     "UPDATE prompt SET number = 'first'", "UPDATE sample SET at = 'now'",

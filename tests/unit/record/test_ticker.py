@@ -1,0 +1,20 @@
+"""A thread that reads while a prompt runs goes on after an error, and does not fill the log."""
+
+import threading
+
+from headroom.record.ticker import Ticker
+
+
+def test_an_error_at_every_tick_is_logged_once_and_the_next_tick_comes(caplog):
+    ticks = threading.Semaphore(0)
+
+    def look():
+        ticks.release()
+        raise OSError("too many open files")
+
+    ticker = Ticker(look, seconds=0.0)
+    ticker.start()
+    ticker.wake()
+    assert all(ticks.acquire(timeout=60) for _ in range(3))
+    ticker.rest()
+    assert len(caplog.records) == 1
