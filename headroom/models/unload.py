@@ -36,12 +36,7 @@ def _unload(model: FoundModel) -> Unloaded:
     if model.kind == "patcher":
         return _unload_patcher(model)
     before = device_bytes(model.modules)
-    if model.kind == "pipeline":
-        how = pipelines.offload_pipeline(model.handle)
-    else:
-        restore_on_use(model.handle)
-        model.handle.to("cpu")
-        how = said("moved with .to('cpu')")
+    how = _move(model) if before or model.kind == "pipeline" else ""
     moved = before - device_bytes(model.modules)
     if moved == 0:
         return Unloaded(0, said(
@@ -50,6 +45,20 @@ def _unload(model: FoundModel) -> Unloaded:
     return Unloaded(moved, said(
         "{model}: {moved_mib} of weights unloaded (not managed by ComfyUI: {how})",
         model=model.label, moved_mib=moved / MIB, how=how))
+
+
+def _move(model: FoundModel) -> str:
+    if model.kind == "pipeline":
+        return pipelines.offload_pipeline(model.handle)
+    if pipelines.has_offload_hook(model.handle):
+        raise ValueError(
+            f"Offload Model cannot move this {model.label}: accelerate or diffusers has spread it "
+            "over devices and moves its inputs and weights itself; use the offloading of that "
+            "library, or load the model without device_map."
+        )
+    restore_on_use(model.handle)
+    model.handle.to("cpu")
+    return said("moved with .to('cpu')")
 
 
 def _unload_patcher(model: FoundModel) -> Unloaded:
