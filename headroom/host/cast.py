@@ -125,15 +125,17 @@ def private_patcher(
     """Return a clone of `patcher`, with its patches, over `module` and without links to others.
 
     With a clone's parent and base id ComfyUI would take the copy for the original: its list of
-    loaded models uses the parent when a patcher is deleted. `recast` casts a reloaded patcher, for
-    ComfyUIs that load a model again by its recipe.
+    loaded models uses the parent when a patcher is deleted. A patcher that streams must be made
+    over its model; the `clone` of other packs' classes may not be able to. `recast` casts a
+    reloaded patcher, for ComfyUIs that load a model again by its recipe.
     """
-    if host.accepts(patcher.clone, "model_override"):
+    if host.is_dynamic(patcher) and host.accepts(patcher.clone, "model_override"):
         copied = patcher.clone(model_override=(module, ({}, {}, {}, set())))
     else:
         copied = patcher.clone()
         copied.model = module
         copied.backup, copied.object_patches_backup, copied.pinned = {}, {}, set()
+        copied.backup_buffers = {}
     copied.parent, copied.size = None, 0
     copied.hook_backup, copied.cached_hook_patches = {}, {}
     if hasattr(copied, "clone_base_uuid"):
@@ -141,8 +143,8 @@ def private_patcher(
     recipe = loader_recipe(patcher)
     if recipe is not None:
         copied.cached_patcher_init = (reload_and_cast, (recipe, recast))
-    copied.object_patches = follow(copied.object_patches, copies)
-    copied.model_options = follow(copied.model_options, copies)
+    for name in ("object_patches", "model_options", "wrappers", "callbacks"):
+        setattr(copied, name, follow(getattr(copied, name), copies))
     copied.additional_models.pop("multigpu", None)
     return copied
 

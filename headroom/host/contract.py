@@ -104,6 +104,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
             "parent", "size", "backup", "pinned", "object_patches", "object_patches_backup",
             "hook_backup", "cached_hook_patches", "additional_models", "model_options", "wrappers",
             "is_clip", "clone()", "is_clone(_)", "?clone(model_override=_)", "?clone_base_uuid",
+            "injections", "callbacks",
         ),
         "comfy.model_base.BaseModel": (
             "diffusion_model", "model_config", "manual_cast_dtype", "current_patcher",

@@ -122,8 +122,15 @@ class OddTensor(torch.Tensor):
     pass
 
 
+class OwnPatcher(comfy.model_patcher.ModelPatcher):
+    """A pack's class with a `clone` that hands on whatever it is asked, as that of ComfyUI-GGUF."""
+
+    def clone(self, *args, **kwargs):
+        return super().clone(*args, **kwargs)
+
+
 class CastOdd:
-    """A MODEL over two small layers that no cast can take: `overflow`, `odd class` or `fp8`."""
+    """A MODEL over two small layers that most casts cannot take."""
 
     CATEGORY = "headroom_probe"
     RETURN_TYPES = (ANY,)
@@ -131,7 +138,8 @@ class CastOdd:
 
     @classmethod
     def INPUT_TYPES(cls):
-        return {"required": {"kind": (["overflow", "odd class", "fp8", "compiled"],)}}
+        kinds = ["overflow", "odd class", "fp8", "compiled", "own patcher"]
+        return {"required": {"kind": (kinds,)}}
 
     def run(self, kind):
         net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
@@ -146,7 +154,8 @@ class CastOdd:
         if kind in ("odd class", "fp8"):
             net[1].weight = torch.nn.Parameter(weight, requires_grad=False)
         offload = torch.device("cpu")
-        patcher = comfy.model_patcher.ModelPatcher(net, mm.get_torch_device(), offload)
+        made = OwnPatcher if kind == "own patcher" else comfy.model_patcher.ModelPatcher
+        patcher = made(net, mm.get_torch_device(), offload)
         if kind == "compiled":
             patcher.add_object_patch("0", torch.nn.Sequential(net[0]))
         return (patcher,)
