@@ -23,6 +23,9 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
             "_load_list()", "get_nested_additional_models()", "model_patches_models()",
             "?cached_patcher_init", "?fast_disk", "?is_dynamic()", "?_load_list(default_device=_)",
         ),
+        "?comfy.model_patcher.ModelPatcherDynamic": (
+            "non_dynamic_delegate_model", "get_non_dynamic_delegate()", "detach()",
+        ),
         "comfy.cli_args.args": ("?fast_disk", "?disable_fast_disk"),
         "?comfy.memory_management": ("aimdo_enabled",),
         "comfy_execution.utils": ("get_executing_context()",),

@@ -80,10 +80,13 @@ def loaded_bytes(entry: Any) -> int:
     """Return the bytes of a loaded entry's weights on its GPU; 0 for one that runs on the CPU.
 
     Where another pack places the weights (DisTorch), ComfyUI counts 0: then the module's own count.
+    A copy that a dynamic model keeps for sampling with hooks counts too.
     """
     if entry.model is None or entry.device.type == "cpu":
         return 0
-    return int(entry.model.loaded_size()) or bytes_on(entry.model.model, entry.device)
+    own = int(entry.model.loaded_size()) or bytes_on(entry.model.model, entry.device)
+    kept = getattr(entry.model, "non_dynamic_delegate_model", None) or (None,)
+    return own + bytes_on(kept[0], entry.device)
 
 
 def others(
