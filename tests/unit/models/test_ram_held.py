@@ -144,6 +144,15 @@ def test_the_memory_of_quantised_weights_is_that_of_their_model(pack, monkeypatc
     assert found["mib"] == pytest.approx(1 + 4 / 1024, abs=0.001)
 
 
+def test_the_copy_that_a_dynamic_model_keeps_for_hooks_is_a_model_too(pack, monkeypatch):
+    kept = torch.nn.Linear(1024, 1024, bias=False)
+    patcher = SimpleNamespace(model=torch.nn.Identity(), non_dynamic_delegate_model=(kept, ()))
+    monkeypatch.setattr(held, "current_host", lambda: SimpleNamespace(
+        living_patchers=lambda: [patcher], source_files=lambda _: []))
+    (found,) = parts()["models"]
+    assert (found["class"], found["mib"]) == ("Linear", 4.0)
+
+
 def test_where_the_kernel_tells_nothing_the_figures_are_null_and_not_zero(tmp_path):
     assert held._resident_files(tmp_path) is None and held._file_ranges(tmp_path) == []
     assert held.ram_pressure(tmp_path) is None
