@@ -38,6 +38,12 @@ def _unload(model: FoundModel) -> Unloaded:
     before = device_bytes(model.modules)
     how = _move(model) if before or model.kind == "pipeline" else ""
     moved = before - device_bytes(model.modules)
+    if before and moved == 0 and any(map(pipelines.has_offload_hook, model.modules)):
+        raise ValueError(
+            f"Offload Model cannot move this {model.label}: accelerate or diffusers has spread it "
+            "over devices and moves its inputs and weights itself; use the offloading of that "
+            "library, or load the model without device_map."
+        )
     if moved == 0:
         return Unloaded(0, said(
             "{model}: 0 MiB, it was already on the CPU (not managed by ComfyUI)",
@@ -50,14 +56,9 @@ def _unload(model: FoundModel) -> Unloaded:
 def _move(model: FoundModel) -> str:
     if model.kind == "pipeline":
         return pipelines.offload_pipeline(model.handle)
-    if pipelines.has_offload_hook(model.handle):
-        raise ValueError(
-            f"Offload Model cannot move this {model.label}: accelerate or diffusers has spread it "
-            "over devices and moves its inputs and weights itself; use the offloading of that "
-            "library, or load the model without device_map."
-        )
-    restore_on_use(model.handle)
-    model.handle.to("cpu")
+    if not pipelines.has_offload_hook(model.handle):
+        restore_on_use(model.handle)
+        model.handle.to("cpu")
     return said("moved with .to('cpu')")
 
 

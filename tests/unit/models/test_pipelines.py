@@ -123,6 +123,15 @@ def test_a_module_that_accelerate_runs_on_the_gpu_is_refused_and_runs_as_before(
         assert torch.equal(module(value).cpu(), expected)
 
 
+def test_a_pipeline_that_accelerate_spread_over_devices_is_refused(pipeline):
+    from accelerate import dispatch_model
+
+    pipeline.unet = dispatch_model(pipeline.unet, {"": 0}, force_hooks=True)
+    with pytest.raises(ValueError, match="load the model without device_map"):
+        headroom.offload(pipeline)
+    assert on_gpu(pipeline) == ["unet"]
+
+
 def test_a_module_that_accelerate_keeps_off_the_gpu_is_left_alone(gpu):
     from accelerate import cpu_offload
 
