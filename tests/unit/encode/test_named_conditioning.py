@@ -91,6 +91,12 @@ def test_the_encoder_is_its_loader_and_the_loras_on_it(host):
     assert name_of([]) == "an encoder that is not known"
 
 
+def test_names_that_a_foreign_file_tells_are_one_short_line_without_codes_for_a_terminal():
+    files = [{"name": "t5\n[INFO] all is well\x1b[2J" + "x" * 10**6, "size": 1, "content": ""}]
+    told = name_of([{"class_type": "CLIPLoader", "files": files}])
+    assert told.startswith("t5?[INFO] all is well?[2Jx") and len(told) == 500
+
+
 def test_the_same_file_under_another_name_is_the_same_encoder(host):
     (loader, _), [present] = encoders(host), loaders_in(prompt(), host)
     assert is_made_of(loader, present)
