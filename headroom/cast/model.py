@@ -65,6 +65,7 @@ def cast_patcher(patcher: Any, rules: CastRules) -> CastModel:
     module, result.copies = make(patcher, rules, result)
     update_named_dtypes(module, rules.dtype)
     host_cast.use_compute_dtype(module, rules.dtype)
+    host_cast.cast_kernels(module, rules.dtype)
     arm(module, rules.dtype, everywhere=_is_mixed(wanted), dtype_of=dtype_of)
     again = partial(_patcher_of, rules)
     copied = host_cast.private_patcher(patcher, module, result.copies, again)

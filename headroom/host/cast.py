@@ -119,6 +119,18 @@ def use_compute_dtype(module: torch.nn.Module, dtype: torch.dtype) -> None:
         vars(module)["manual_cast_dtype"] = None if told == dtype else dtype
 
 
+def cast_kernels(module: torch.nn.Module, dtype: torch.dtype) -> None:
+    """Give the fixed kernels of ComfyUI's own filters the dtype of what they filter.
+
+    `conv2d` takes no other: that of LTX's latent upscaler by 1.5 is a buffer and no weight.
+    """
+    for part in module.modules():
+        kernel = part._buffers.get("kernel")
+        if kernel is not None and kernel.is_floating_point() and not part._parameters \
+                and type(part).__module__.startswith("comfy."):
+            part._buffers["kernel"] = kernel.to(dtype)
+
+
 def private_patcher(
     patcher: Any, module: torch.nn.Module, copies: Copies, recast: Callable[[Any], Any]
 ) -> Any:

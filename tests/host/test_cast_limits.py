@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from support.cast import add_cast, float32_device, load, probe, run, with_lora
+from support.cast import add_cast, float32_device, load, near, probe, run, with_lora
 
 from tools.client import PromptFailed, cached_nodes, node_texts
 from tools.graph import Graph, add_offload, add_sampler
@@ -107,6 +107,17 @@ def test_what_cannot_be_cast_is_refused_in_one_sentence(client, feed, message):
     with pytest.raises(PromptFailed) as caught:
         client.run(graph.prompt)
     assert message in caught.value.exception_message
+
+
+def test_an_upscaler_of_latents_that_filters_with_a_buffer_runs_near_the_original(
+    sim, newest_comfyui
+):
+    client = float32_device(sim, comfyui=newest_comfyui).client
+    graph = Graph()
+    source = graph.add("CastUpscaler")
+    shown = near(graph, *(graph.add("CastUpscaled", model=model)
+                          for model in (source, add_cast(graph, source))))
+    assert 0 < run(client, graph)[shown.id]["error"] < 0.05
 
 
 def test_a_lora_in_bypass_mode_which_runs_in_the_old_layers_is_refused(sim, newest_comfyui):

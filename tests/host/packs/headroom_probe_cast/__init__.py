@@ -161,6 +161,42 @@ class CastOdd:
         return (patcher,)
 
 
+class CastUpscaler:
+    """LTX's latent upscaler by 1.5, which filters with a buffer, in small."""
+
+    CATEGORY = "headroom_probe"
+    RETURN_TYPES = (ANY,)
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {}}
+
+    def run(self):
+        from comfy.ldm.lightricks.latent_upsampler import LatentUpsampler
+
+        torch.manual_seed(0)
+        net = LatentUpsampler(torch.nn, in_channels=4, mid_channels=32, num_blocks_per_stage=1,
+                              spatial_scale=1.5, rational_resampler=True).requires_grad_(False)
+        return (comfy.model_patcher.ModelPatcher(net, mm.get_torch_device(), torch.device("cpu")),)
+
+
+class CastUpscaled:
+    """A latent of one frame, upscaled as LTXVLatentUpsampler does it: in the model's dtype."""
+
+    CATEGORY = "headroom_probe"
+    RETURN_TYPES = ("LATENT",)
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"model": (ANY,)}}
+
+    def run(self, model):
+        latent = torch.ones(1, 4, 1, 8, 8, dtype=next(model.model.parameters()).dtype)
+        return ({"samples": model.model(latent).float()},)
+
+
 class Streamed(comfy.model_patcher.ModelPatcher):
     """A patcher that says that it streams its weights, as those of dynamic VRAM do."""
 
@@ -189,5 +225,6 @@ class CastStreamed:
 
 
 NODE_CLASS_MAPPINGS = {
-    cls.__name__: cls for cls in (CastProbe, CastLoad, CastNear, CastOdd, CastStreamed)
+    cls.__name__: cls
+    for cls in (CastProbe, CastLoad, CastNear, CastOdd, CastUpscaler, CastUpscaled, CastStreamed)
 }
