@@ -8,7 +8,7 @@ from safetensors import safe_open
 
 from headroom.base.node_types import ClassInfo, NodeType
 from headroom.base.stored_value import to_bytes
-from headroom.encode import named_nodes
+from headroom.encode import named_conditioning, named_nodes
 from headroom.encode.encoders import encoders_above, is_made_of, loaders_in, name_of
 from headroom.encode.named_conditioning import (
     MAX_FILE_BYTES,
@@ -150,6 +150,13 @@ def test_a_conditioning_with_live_objects_is_refused_and_leaves_nothing(tmp_path
     with pytest.raises(NotUsable, match="hooks"):
         save([[torch.ones(1), {"hooks": object()}]], tmp_path / "a.safetensors", [])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_too_large_to_be_loaded_is_not_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr(named_conditioning, "MAX_FILE_BYTES", 1 << 20)
+    with pytest.raises(NotUsable, match="it has more than 1.0 MiB"):
+        save([[torch.zeros(1 << 20), {}]], tmp_path / "large.safetensors", [])
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_disk_that_refuses_is_one_sentence_and_the_old_file_stays(tmp_path, monkeypatch):
