@@ -6,7 +6,7 @@ const NODES2_GROWTH = 1.5;
 /** Older frontends draw badges of Nodes 2.0 beside the title, in nodes at least so wide; newer ones below. */
 const BESIDE_TITLES = ".lg-node-header > div > div + div";
 const NODES2_WIDTH = 225;
-const NODES2_EDGES = 60;
+const NODES2_EDGES = 85;
 const TITLE_LETTER = 8;
 
 /**

@@ -25,8 +25,8 @@ test("a badge has what the title and the pack's name leave of a node in Nodes 2.
   const ours = { title: "Offload Model", size: [300, 100], constructor: { nodeData: { python_module: "custom_nodes.headroom" } } };
   assert.equal(on(false).badgeRoom(ours), Infinity);
   assert.equal(on(true, null).badgeRoom(ours), Infinity);  // newer frontends draw badges below
-  assert.equal(on(true).badgeRoom(ours), 300 - 60 - 8 * "Offload Model  headroom".length);
-  assert.equal(on(true).badgeRoom({ title: "VAE解码", size: [140, 46] }), 225 - 60 - 8 * 7);
+  assert.equal(on(true).badgeRoom(ours), 300 - 85 - 8 * "Offload Model  headroom".length);
+  assert.equal(on(true).badgeRoom({ title: "VAE解码", size: [140, 46] }), 225 - 85 - 8 * 7);
 });
 
 test("a node without badges gets none", () => {
