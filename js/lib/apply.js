@@ -1,5 +1,5 @@
 // Puts an edit of the advice into the graph on the canvas, by LiteGraph's own methods.
-import { findNode } from "./graph.js";
+import { findNode, isOfClass } from "./graph.js";
 import { freePlace, overlap } from "./place.js";
 import { pathOf } from "./runs.js";
 import { CannotApply, endsOf, inputOf, leadTo, linkOf, outputSource, sourceOf, WHY } from "./wires.js";
@@ -64,23 +64,22 @@ function byGraph(targets) {
 }
 
 function insertOnce(step, targets, doing) {
-  const [fromId, fromSlot] = step.from;
-  const origin = nodeOf(doing, fromId);
-  const source = targets.length ? sourceOf(targets[0].node, targets[0].index) : outputSource(origin, fromSlot);
-  if (!source) throw new CannotApply(WHY.changed, { node: targets[0].node.title });
-  const graph = targets[0]?.node.graph ?? origin.graph;
+  const path = pathOf(targets[0]?.id ?? step.from[0]).slice(0, -1);
+  const wired = targets.length ? sourceOf(targets[0].node, targets[0].index) : null;
+  // The prompt has this connection, so where there is no wire a pack makes it (Use Everywhere).
+  const source = wired ?? further(step.from, path, doing);
+  const graph = targets[0]?.node.graph ?? source.node.graph;
   const node = makeNode(doing, step.class_type, step.inputs);
   node.pos = placeBetween(graph, source.node, targets[0]?.node, grown(node.size, doing));
   graph.add(node);
   if (step.ref) doing.refs.set(`ref:${step.ref}`, node);
   source.connect(node, inputOf(node, step.through));
   for (const target of targets) outputSource(node, step.out ?? 0).connect(target.node, target.index);
-  const path = pathOf(targets[0]?.id ?? fromId).slice(0, -1);
   for (const [name, link] of Object.entries(step.links ?? {})) further(link, path, doing).connect(node, inputOf(node, name));
   return node;
 }
 
-/** The source of a further input, led into the subgraph at `path` where needed. */
+/** An output as a source, led into the subgraph at `path` where needed. */
 function further([id, slot], path, { root, refs }) {
   const made = refs.get(id);
   if (made) return outputSource(made, slot);
@@ -91,6 +90,7 @@ function further([id, slot], path, { root, refs }) {
 /** Another node in the place of one, with its id, its title, its wires and its values. */
 function replace(step, doing) {
   const old = nodeOf(doing, step.node);
+  if (isOfClass(old, step.class_type)) return []; // another instance of the same subgraph
   const { graph } = old;
   const node = makeNode(doing, step.class_type);
   const wires = Object.entries(step.keep ?? {}).map(([from, to]) => keepInput(old, from, node, to));

@@ -147,7 +147,8 @@ def test_make_it_fit_takes_only_what_is_needed_in_one_step(advised, nodes2):
 
 
 def test_advice_for_an_older_canvas_is_refused_and_changes_nothing(advised):
-    comfy, panel = advised(230, ADVICE)
+    unknown = advice("cast_bf16", {**GUARD, "class_type": "HeadroomGone"})  # of a newer server
+    comfy, panel = advised(230, [*ADVICE[:2], unknown])
     press_apply(comfy, panel, "encode_to_cpu")
     before = comfy.page.evaluate(PROMPT)
     panel.locator("[data-advice='encode_to_cpu']").get_by_role("button", name="Apply").click()
@@ -155,6 +156,9 @@ def test_advice_for_an_older_canvas_is_refused_and_changes_nothing(advised):
     comfy.page.evaluate("() => app.graph.remove(app.graph.getNodeById(5))")
     panel.locator("[data-advice='purge_between']").get_by_role("button", name="Apply").click()
     comfy.told("#5 is not on this canvas")
+    panel.locator("[data-advice='cast_bf16']").get_by_role("button", name="Apply").click()
+    comfy.told("This page does not know the node")
+    comfy.page.wait_for_timeout(500)  # an undo would be over
     del before["5"], before["6"]["inputs"]["images"]
     assert comfy.page.evaluate(PROMPT) == before
 
