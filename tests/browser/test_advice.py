@@ -205,3 +205,37 @@ def test_in_a_subgraph_the_nodes_stand_inside_and_one_undo_takes_them_back(sim, 
     undo(comfy, lambda now: now == prompt)
     redo(comfy, lambda now: now == after)
     assert comfy.run()["status"] == "success"
+
+
+TWO_INSTANCES = """() => { const encode = app.graph.getNodeById(2);
+  const { node: holder } = app.graph.convertToSubgraph(new Set([encode]));
+  const inner = holder.subgraph, node = inner.nodes[0];
+  inner.addInput('text', 'STRING');
+  inner.inputs.at(-1).connect(node.inputs.find(input => input.name === 'text'), node);
+  const other = LiteGraph.createNode(inner.id);
+  app.graph.add(other);
+  app.graph.getNodeById(1).connect(1, other, 0);
+  other.connect(0, app.graph.getNodeById(4), 'negative');
+  [holder, other].forEach((one, at) => {
+    one.widgets.find(widget => widget.name === 'text').value = ['a cat', 'a dog'][at]; });
+  return [holder.id, other.id]; }"""
+
+
+def test_two_instances_of_a_subgraph_keep_their_texts_when_a_node_in_it_changes(sim, open_page):
+    comfy = open_page(sim(4096)).load_prompt(sampling(seed=250))
+    page = comfy.page
+    inner = [f"{holder}:2" for holder in page.evaluate(TWO_INSTANCES)]
+    settle(comfy)
+    page.route("**/headroom/runs/*/advice", lambda route: route.fulfill(json=[
+        advice("encode_to_cpu", *({**ENCODE, "node": node} for node in inner))]))
+    panel = comfy.open_panel()
+    comfy.run()
+    settle(comfy)
+    before = page.evaluate(PROMPT)
+    press_apply(comfy, panel, "encode_to_cpu")
+    after = page.evaluate(PROMPT)
+    for node in inner:
+        assert after[node]["class_type"] == "HeadroomEncodeToCPU"
+        assert after[node]["inputs"]["text"] == before[node]["inputs"]["text"]
+    settle(comfy)
+    undo(comfy, lambda now: now == before)

@@ -133,6 +133,37 @@ test("a node in a subgraph that several instances share is replaced once", () =>
   assert.deepEqual(made, inner.nodes);
 });
 
+test("what the instances of a subgraph show is there after a node inside was replaced", () => {
+  const inner = new Subgraph(["clip"]);
+  inner.inputs[0].connect(inner.put("Encode", 2).inputs[0], inner.getNodeById(2));
+  const root = new Graph();
+  const shown = ["a cat", "a dog"].map((value, at) => {
+    const holder = root.hold(inner, 5 + at);
+    holder.widgets.push({ name: "text", value });
+    return holder.widgets[0];
+  });
+  const { remove } = inner;
+  inner.remove = (node) => {
+    remove.call(inner, node);
+    for (const widget of shown) widget.value = "forgotten";
+  };
+  apply(root, toCpu("5:2"));
+  assert.deepEqual(shown.map(({ value }) => value), ["a cat", "a dog"]);
+});
+
+test("a new node gets its values once it is in a graph", () => {
+  const create = (type) => {
+    const node = makeNode(type);
+    for (const widget of node.widgets) {
+      let { value } = widget;
+      Object.defineProperty(widget, "value", { get: () => value, set: (next) => { assert.ok(node.graph); value = next; } });
+    }
+    return node;
+  };
+  const made = applyEdit(simple(), { steps: [guard([["3", "model"]]), toCpu("2")] }, create);
+  assert.deepEqual(made.map(values), [{ max_attempts: 3 }, { text: "a lake", cache: "disk" }]);
+});
+
 test("an input that a pack gives its value without a wire gets its wires", () => {
   const graph = new Graph();
   graph.put("Loader", 1);
