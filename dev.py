@@ -49,6 +49,8 @@ def main(words):
     if not words or words[0] in ("-h", "--help"):
         print(usage())
         return 0 if words else 2
+    # A file may have an encoding that lacks letters of a workflow's titles, as on Windows.
+    sys.stdout.reconfigure(errors="replace")
     module, text = load(words[0])
     if module is None:
         print(f"Error: there is no command {words[0]!r}.\n\n{usage()}", file=sys.stderr)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from . import bench_tables
 from .comfyui import VARIABLE, locate_comfyui
-from .environment import ensure_environment
+from .environment import python_for
 from .processes import run_in_foreground
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     code = 0
     if not args.readme:
-        python = Path(args.python).absolute() if args.python else ensure_environment().python
+        python = python_for(args.python)
         tree = locate_comfyui(args.comfyui, python=python)
         switches = ("gpu", "fake_cuda", "rehearse")
         words = [f"--{name.replace('_', '-')}" for name in switches if getattr(args, name)]

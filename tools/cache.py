@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from .errors import DevError
+
 HOME_VARIABLE = "HEADROOM_DEV_HOME"
 
 
@@ -34,10 +36,16 @@ def cache_home(
 def process_lock(path: Path) -> Iterator[None]:
     """Hold the lock file `path`; says so once when another process has it, and waits.
 
-    The system releases the lock when the process that has it ends, however it ends.
+    The system releases the lock when the process that has it ends, however it ends. DevError where
+    the file cannot be made.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+b") as stream:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+b")
+    except OSError as error:
+        raise DevError(f"{path} cannot be made ({error.strerror}); set {HOME_VARIABLE} to a folder "
+                       "that can be written.") from error
+    with file as stream:
         if not _try_lock(stream):
             print(f"Waiting for another run to finish (lock {path})", flush=True)
             while not _try_lock(stream):

@@ -75,7 +75,7 @@ def side(text: str) -> Side:
     if wrong := [flag for flag in flags if not flag.startswith("--")]:
         raise argparse.ArgumentTypeError(
             f"expected a folder, then flags that begin with --, not {wrong[0]!r}")
-    return Side(tree, tuple(flags))
+    return Side(str(Path(tree).expanduser().resolve()) if tree else "", tuple(flags))
 
 
 def main(args: argparse.Namespace) -> int:

@@ -9,8 +9,10 @@ import hashlib
 import json
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
 
 from . import models
 from .cache import cache_home, process_lock
@@ -130,8 +132,10 @@ def print_pictures(entry: dict[str, Any], base: Path) -> None:
 def keep_open(server: ComfyServer) -> None:
     """Wait until Ctrl-C or until the server ends."""
     print(f"ComfyUI is at {server.url} (Ctrl-C stops it)", flush=True)
-    while server.process is not None and server.process.poll() is None:
-        time.sleep(0.5)
+    with suppress(KeyboardInterrupt):
+        while server.process is not None and server.process.poll() is None:
+            time.sleep(0.5)
+    print("Stopped.")
 
 
 def demo(args: argparse.Namespace) -> None:
@@ -162,9 +166,13 @@ def inside() -> int:
     except (DevError, ServerError, PromptFailed, PromptInvalid, TimeoutError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
+    except (ConnectionError, URLError) as error:
+        print(f"Error: ComfyUI ended in the middle of the prompt ({error}); the end of its log in "
+              f"{base_folder()} says why, unless the system ended it.", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
-        print("Stopped.")
-        return 0
+        print("Stopped.", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -6,6 +6,7 @@ clone with the same pins starts at once and changed pins get an environment of t
 
 import hashlib
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -62,8 +63,8 @@ def _without_comments(text: str) -> str:
 
 def python_for(given: str | None) -> Path:
     """The Python of `--python`; else our environment's, or this one where there is no clone."""
-    if given and not Path(given).is_file():
-        raise DevError(f"--python {given} is no file; give the Python of --comfyui.")
+    if given and not (Path(given).is_file() and os.access(given, os.X_OK)):
+        raise DevError(f"--python {given} is no program; give the Python of --comfyui.")
     if given:
         return Path(given).absolute()
     return ensure_environment().python if IS_CLONE else Path(sys.executable)

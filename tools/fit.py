@@ -28,6 +28,9 @@ CARDS_GIB = "6,8,12,16,24"
 CONTEXT_MIB = 400.0
 RAM_GIB = 32.0
 MOST_GIB = 1024
+# Not `-m tools.fit`: the folder that a user is in may have a `tools` of its own.
+INSIDE = ("import sys; sys.path[0] = sys.argv.pop(1); from tools.fit import inside; "
+          "sys.exit(inside())")
 Json = dict[str, Any]
 
 
@@ -104,8 +107,8 @@ def main(args: argparse.Namespace) -> int:
     python = python_for(args.python)
     tree = locate_comfyui(args.comfyui, python=python)
     words = sys.argv[sys.argv.index("fit") + 1:]
-    env = {**os.environ, VARIABLE: str(tree), "PYTHONPATH": str(ROOT)}
-    return run_in_foreground([python, "-m", "tools.fit", *words], cwd=Path.cwd(), env=env)
+    env = {**os.environ, VARIABLE: str(tree)}
+    return run_in_foreground([python, "-c", INSIDE, ROOT, *words], cwd=Path.cwd(), env=env)
 
 
 # -- inside the environment -------------------------------------------------------------------
@@ -222,6 +225,3 @@ def _tried(
         facts["room_copied_mib"] = work.room_mib
         return trials
 
-
-if __name__ == "__main__":
-    sys.exit(inside())

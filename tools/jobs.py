@@ -87,7 +87,8 @@ def _refuse_unmade(prompt: Json, infos: Mapping[str, NodeInfo]) -> None:
 def read_file(path: Path) -> Json:
     """The workflow or prompt in a file as it is; DevError where it is neither."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        # Some editors of Windows put a mark before the text, which "utf-8-sig" takes off.
+        data = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise DevError(f"{path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:

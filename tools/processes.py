@@ -66,12 +66,18 @@ def _wait_through_ctrl_c(process: subprocess.Popen[bytes]) -> int:
 
 
 def end_like_ctrl_c() -> None:
-    """Make a request to end this program do what Ctrl-C does: its clean-up runs."""
+    """Make a request to end this program do what Ctrl-C does: its clean-up runs.
+
+    So does a terminal that is closed, unless the program is to go on then (`nohup`).
+    """
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)
+    hangup = getattr(signal, "SIGHUP", None)  # Windows has none
+    if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:
+        signal.signal(hangup, interrupt)
 
 
 def end_process(process: subprocess.Popen[bytes], grace_seconds: float = 10.0) -> None:

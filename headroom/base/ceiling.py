@@ -15,7 +15,7 @@ from .device import MIB, backend, told, torch_memory
 GIB = 1024 * MIB
 OFF = "off"
 EXPECTED = "a size such as 10, 10 GiB or 80%, of at least 0.25 GiB or 5%, or off"
-_SIZE = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,3})?)(%|gib|gb|g)?")
+_SIZE = re.compile(r"([0-9]{1,4}(?:\.[0-9]+)?)(%|gib|gb|g)?")
 _LEAST_GIB, _LEAST_PERCENT = 0.25, 5.0
 
 

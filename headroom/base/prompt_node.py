@@ -7,6 +7,7 @@ from typing import Any
 Node = Mapping[str, Any]
 
 MAX_TITLE = 200
+MAX_OUTPUT = 1 << 31  # JSON has NaN, infinities and numbers of any length
 MODEL_SUFFIXES = (
     ".safetensors", ".sft", ".ckpt", ".pt", ".pt2", ".pth", ".bin", ".gguf", ".pkl", ".onnx",
     ".yaml",
@@ -24,6 +25,7 @@ def is_link(value: Any) -> bool:
     return (
         isinstance(value, list) and len(value) == 2
         and isinstance(value[0], str) and isinstance(value[1], (int, float))
+        and abs(value[1]) < MAX_OUTPUT
     )
 
 

@@ -1,5 +1,5 @@
 // Puts an edit of the advice into the graph on the canvas, by LiteGraph's own methods.
-import { findNode } from "./graph.js";
+import { findNode, isOfClass } from "./graph.js";
 import { freePlace, overlap } from "./place.js";
 import { pathOf } from "./runs.js";
 import { CannotApply, endsOf, inputOf, leadTo, linkOf, outputSource, sourceOf, WHY } from "./wires.js";
@@ -28,11 +28,18 @@ function nodeOf({ root, refs }, id) {
   return node;
 }
 
-function makeNode({ create }, classType, values) {
+function makeNode({ create }, classType) {
   const node = create(classType);
   if (!node) throw new CannotApply(WHY.noClass, { node: classType });
-  for (const [name, value] of Object.entries(values ?? {})) setWidget(node, name, value);
   return node;
+}
+
+/**
+ * Give a node these values once it is in a graph: before, it may share those of another new node,
+ * since newer frontends keep the values of widgets by the node's id.
+ */
+function setWidgets(node, values) {
+  for (const [name, value] of Object.entries(values ?? {})) setWidget(node, name, value);
 }
 
 function setWidget(node, name, value) {
@@ -64,23 +71,23 @@ function byGraph(targets) {
 }
 
 function insertOnce(step, targets, doing) {
-  const [fromId, fromSlot] = step.from;
-  const origin = nodeOf(doing, fromId);
-  const source = targets.length ? sourceOf(targets[0].node, targets[0].index) : outputSource(origin, fromSlot);
-  if (!source) throw new CannotApply(WHY.changed, { node: targets[0].node.title });
-  const graph = targets[0]?.node.graph ?? origin.graph;
-  const node = makeNode(doing, step.class_type, step.inputs);
+  const path = pathOf(targets[0]?.id ?? step.from[0]).slice(0, -1);
+  const wired = targets.length ? sourceOf(targets[0].node, targets[0].index) : null;
+  // The prompt has this connection, so where there is no wire a pack makes it (Use Everywhere).
+  const source = wired ?? further(step.from, path, doing);
+  const graph = targets[0]?.node.graph ?? source.node.graph;
+  const node = makeNode(doing, step.class_type);
   node.pos = placeBetween(graph, source.node, targets[0]?.node, grown(node.size, doing));
   graph.add(node);
+  setWidgets(node, step.inputs);
   if (step.ref) doing.refs.set(`ref:${step.ref}`, node);
   source.connect(node, inputOf(node, step.through));
   for (const target of targets) outputSource(node, step.out ?? 0).connect(target.node, target.index);
-  const path = pathOf(targets[0]?.id ?? fromId).slice(0, -1);
   for (const [name, link] of Object.entries(step.links ?? {})) further(link, path, doing).connect(node, inputOf(node, name));
   return node;
 }
 
-/** The source of a further input, led into the subgraph at `path` where needed. */
+/** An output as a source, led into the subgraph at `path` where needed. */
 function further([id, slot], path, { root, refs }) {
   const made = refs.get(id);
   if (made) return outputSource(made, slot);
@@ -91,27 +98,39 @@ function further([id, slot], path, { root, refs }) {
 /** Another node in the place of one, with its id, its title, its wires and its values. */
 function replace(step, doing) {
   const old = nodeOf(doing, step.node);
+  if (isOfClass(old, step.class_type)) return []; // another instance of the same subgraph
   const { graph } = old;
   const node = makeNode(doing, step.class_type);
-  const wires = Object.entries(step.keep ?? {}).map(([from, to]) => keepInput(old, from, node, to));
-  for (const [name, value] of Object.entries(step.inputs ?? {})) setWidget(node, name, value);
+  const kept = Object.entries(step.keep ?? {}).map(([from, to]) => ({ to, ...wireAndValue(old, from) }));
   const outputs = Object.entries(step.outputs ?? {}).map(([from, to]) => [endsOf(old, Number(from)), to]);
+  const shown = shownValues(doing.root, graph);
   for (const key of KEPT) if (old[key] !== undefined) node[key] = old[key];
   graph.remove(old);
   Object.assign(node, { id: old.id, pos: placeOf(graph, old, grown(node.size, doing)) });
   graph.add(node);
-  for (const [source, name] of wires) source?.connect(node, inputOf(node, name));
+  for (const { to, value } of kept) if (value !== undefined && node.widgets?.some(({ name }) => name === to)) setWidget(node, to, value);
+  setWidgets(node, step.inputs);
+  for (const { to, source } of kept) source?.connect(node, inputOf(node, to));
   for (const [ends, slot] of outputs) for (const end of ends) end.connect(node, slot);
+  for (const [holder, name, value] of shown) {
+    const widget = holder.widgets?.find((candidate) => candidate.name === name);
+    if (widget && widget.value !== value) widget.value = value;
+  }
   return [node];
 }
 
-/** Take over the value of an input that has a widget; returns its wire, to be connected later. */
-function keepInput(old, from, node, to) {
-  const index = (old.inputs ?? []).findIndex((input) => input.name === from);
-  const widget = old.widgets?.find((candidate) => candidate.name === from);
-  if (index < 0 && !widget) throw new CannotApply(WHY.noInput, { node: old.title, input: from });
-  if (widget && node.widgets?.some((candidate) => candidate.name === to)) setWidget(node, to, widget.value);
-  return [index < 0 ? null : sourceOf(old, index), to];
+/** What each instance of a subgraph shows: newer frontends forget it when the node inside goes. */
+function shownValues(root, subgraph) {
+  const holders = [root, ...(root.subgraphs?.values() ?? [])].flatMap((graph) => graph.nodes.filter((node) => node.subgraph === subgraph));
+  return holders.flatMap((holder) => (holder.widgets ?? []).map(({ name, value }) => [holder, name, value]));
+}
+
+/** The wire in a node's input, and the value of its widget: it has at least one of the two. */
+function wireAndValue(node, name) {
+  const index = (node.inputs ?? []).findIndex((input) => input.name === name);
+  const widget = node.widgets?.find((candidate) => candidate.name === name);
+  if (index < 0 && !widget) throw new CannotApply(WHY.noInput, { node: node.title, input: name });
+  return { value: widget?.value, source: index < 0 ? null : sourceOf(node, index) };
 }
 
 /** Another value of a widget; a wire that was in its input is taken out. */

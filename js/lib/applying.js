@@ -2,6 +2,7 @@
 import { titlesOf } from "./advice.js";
 import { applyEdit, boxOf, keepApart } from "./apply.js";
 import { rootOf } from "./graph.js";
+import { messageOf } from "./http.js";
 import { overlap } from "./place.js";
 import { CannotApply, WHY } from "./wires.js";
 
@@ -14,6 +15,12 @@ const MOST_FRAMES = 60;
 const STILL_FRAMES = 6;
 /** Newer frontends count what changes within 50 ms after a step to that step. */
 const SQUASH_MS = 150;
+
+/** What is undone: nodes, wires and subgraphs, not what part of them is in view. */
+function contentOf(graph) {
+  const { nodes, links, definitions } = graph.serialize();
+  return JSON.stringify([nodes, links, definitions]);
+}
 
 /** Our nodes between an output and a link of the prompt; null: it comes from elsewhere. */
 function between(prompt, link, [id, slot]) {
@@ -75,23 +82,25 @@ export async function applyEdits(edits, classes, { canvas, prompt, create, undo,
   canvas.emitBeforeChange();
   canvas.emitAfterChange(); // what the user did last, a new seed for example, is a step of its own
   await wait(SQUASH_MS);
+  const root = rootOf(canvas.graph);
+  const content = contentOf(root);
   canvas.emitBeforeChange();
   try {
-    for (const edit of edits) nodes.push(...applyEdit(rootOf(canvas.graph), edit, create, growth()));
+    for (const edit of edits) nodes.push(...applyEdit(root, edit, create, growth()));
     open(canvas, nodes);
     await still(canvas, nodes, frame);
     keepApart(nodes);
     await still(canvas, nodes, frame);
     select(canvas, nodes); // now, because the frontend puts its own view of a graph that is opened back
     // LiteGraph does so later by itself, which would be one more step of undo.
-    for (const graph of new Set([rootOf(canvas.graph), ...nodes.map((node) => node.graph)])) graph.updateExecutionOrder();
+    for (const graph of new Set([root, ...nodes.map((node) => node.graph)])) graph.updateExecutionOrder();
   } catch (error) {
     failed = error;
   } finally {
     canvas.emitAfterChange();
   }
   if (!failed) return nodes;
-  await undo();
+  if (contentOf(root) !== content) await undo(); // else it would take back what the user did last
   throw failed;
 }
 
@@ -137,8 +146,9 @@ export function createApplying({ words, notify, page }) {
       await applyEdits(advice.map((item) => item.edit), classes, page());
       notify("success", t("Applied: {names}", { names }), t("New nodes are selected; Ctrl+Z takes all of it back."));
     } catch (error) {
-      if (!(error instanceof CannotApply)) throw error;
-      notify("warn", t("Nothing was changed"), t(error.why, error.values));
+      const isRefused = error instanceof CannotApply; // else an error of the page, or of a pack in it
+      notify("warn", t("Nothing was changed"), isRefused ? t(error.why, error.values) : messageOf(error));
+      if (!isRefused) throw error;
     }
   }
 

@@ -147,7 +147,8 @@ def test_make_it_fit_takes_only_what_is_needed_in_one_step(advised, nodes2):
 
 
 def test_advice_for_an_older_canvas_is_refused_and_changes_nothing(advised):
-    comfy, panel = advised(230, ADVICE)
+    unknown = advice("cast_bf16", {**GUARD, "class_type": "HeadroomGone"})  # of a newer server
+    comfy, panel = advised(230, [*ADVICE[:2], unknown])
     press_apply(comfy, panel, "encode_to_cpu")
     before = comfy.page.evaluate(PROMPT)
     panel.locator("[data-advice='encode_to_cpu']").get_by_role("button", name="Apply").click()
@@ -155,6 +156,9 @@ def test_advice_for_an_older_canvas_is_refused_and_changes_nothing(advised):
     comfy.page.evaluate("() => app.graph.remove(app.graph.getNodeById(5))")
     panel.locator("[data-advice='purge_between']").get_by_role("button", name="Apply").click()
     comfy.told("#5 is not on this canvas")
+    panel.locator("[data-advice='cast_bf16']").get_by_role("button", name="Apply").click()
+    comfy.told("This page does not know the node")
+    comfy.page.wait_for_timeout(500)  # an undo would be over
     del before["5"], before["6"]["inputs"]["images"]
     assert comfy.page.evaluate(PROMPT) == before
 
@@ -201,3 +205,37 @@ def test_in_a_subgraph_the_nodes_stand_inside_and_one_undo_takes_them_back(sim, 
     undo(comfy, lambda now: now == prompt)
     redo(comfy, lambda now: now == after)
     assert comfy.run()["status"] == "success"
+
+
+TWO_INSTANCES = """() => { const encode = app.graph.getNodeById(2);
+  const { node: holder } = app.graph.convertToSubgraph(new Set([encode]));
+  const inner = holder.subgraph, node = inner.nodes[0];
+  inner.addInput('text', 'STRING');
+  inner.inputs.at(-1).connect(node.inputs.find(input => input.name === 'text'), node);
+  const other = LiteGraph.createNode(inner.id);
+  app.graph.add(other);
+  app.graph.getNodeById(1).connect(1, other, 0);
+  other.connect(0, app.graph.getNodeById(4), 'negative');
+  [holder, other].forEach((one, at) => {
+    one.widgets.find(widget => widget.name === 'text').value = ['a cat', 'a dog'][at]; });
+  return [holder.id, other.id]; }"""
+
+
+def test_two_instances_of_a_subgraph_keep_their_texts_when_a_node_in_it_changes(sim, open_page):
+    comfy = open_page(sim(4096)).load_prompt(sampling(seed=250))
+    page = comfy.page
+    inner = [f"{holder}:2" for holder in page.evaluate(TWO_INSTANCES)]
+    settle(comfy)
+    page.route("**/headroom/runs/*/advice", lambda route: route.fulfill(json=[
+        advice("encode_to_cpu", *({**ENCODE, "node": node} for node in inner))]))
+    panel = comfy.open_panel()
+    comfy.run()
+    settle(comfy)
+    before = page.evaluate(PROMPT)
+    press_apply(comfy, panel, "encode_to_cpu")
+    after = page.evaluate(PROMPT)
+    for node in inner:
+        assert after[node]["class_type"] == "HeadroomEncodeToCPU"
+        assert after[node]["inputs"]["text"] == before[node]["inputs"]["text"]
+    settle(comfy)
+    undo(comfy, lambda now: now == before)

@@ -65,6 +65,8 @@ def test_each_command_is_there_under_its_own_name(commands, tmp_path, command):
 
 def test_both_work_outside_of_a_clone_with_the_users_comfyui(commands, tmp_path, comfyui):
     (tmp_path / "w.json").write_text(json.dumps(PICTURE))
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "__init__.py").touch()  # of a project that the user is in
     missing = ran(commands, tmp_path, "headroom-fit", "w.json")
     assert missing.returncode == 1 and "Expected --comfyui FOLDER" in missing.stderr
     done = ran(commands, tmp_path, "headroom-compare", "w.json", "--a", str(comfyui),

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { needsOf, planText, rangeText, titlesOf } from "../../js/lib/advice.js";
-import { applyEdits, checkEdit } from "../../js/lib/applying.js";
+import { applyEdits, checkEdit, createApplying } from "../../js/lib/applying.js";
 import { isExact, usedDevices } from "../../js/lib/runs.js";
 import { CannotApply, WHY } from "../../js/lib/wires.js";
 import { Graph, makeNode, wires } from "./fake_graph.mjs";
@@ -111,6 +111,23 @@ test("an edit that fails half way is taken back and told", async () => {
   const steps = [{ ...insert("HeadroomOOMGuard").steps[0], out: 0 }, { op: "set", node: "3", input: "gone", value: 1 }];
   await assert.rejects(applyEdits([{ steps }], classes, tools), refused("noInput"));
   assert.deepEqual(calls, [["begin"], ["end"], ["begin"], ["end"], ["undo"]]);
+});
+
+test("an edit that fails before it has changed anything takes back nothing of the user's", async () => {
+  const { calls, tools } = page(two());
+  const unknown = { ...insert("HeadroomOOMGuard").steps[0], class_type: "HeadroomGone" };
+  await assert.rejects(applyEdits([{ steps: [unknown] }], classes, tools), refused("noClass"));
+  assert.deepEqual(calls.filter(([name]) => name === "undo"), []);
+});
+
+test("a workflow of which the page makes no prompt is not changed, and the user is told why", async ({ mock }) => {
+  const logged = mock.method(console, "error", () => {});
+  const told = [];
+  const prompt = () => Promise.reject(new Error("a pack of the page failed"));
+  const apply = createApplying({ words: () => (text) => text, notify: (...words) => told.push(words), page: () => ({ prompt }) });
+  await apply([], { nodes: [] });
+  assert.deepEqual(told, [["warn", "Nothing was changed", "a pack of the page failed"]]);
+  assert.equal(logged.mock.callCount(), 1);
 });
 
 test("an edit that does not fit changes nothing at all", async () => {

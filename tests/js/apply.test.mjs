@@ -124,6 +124,54 @@ test("a further input from outside is led into the subgraph, and out of one", ()
   assert.ok(wires(root).includes("5:0>10:1"));
 });
 
+test("a node in a subgraph that several instances share is replaced once", () => {
+  const inner = new Subgraph(["clip"]);
+  inner.inputs[0].connect(inner.put("Encode", 2).inputs[0], inner.getNodeById(2));
+  const root = new Graph();
+  for (const id of [5, 6]) root.hold(inner, id);
+  const made = apply(root, toCpu("5:2"), toCpu("6:2"));
+  assert.deepEqual(made, inner.nodes);
+});
+
+test("what the instances of a subgraph show is there after a node inside was replaced", () => {
+  const inner = new Subgraph(["clip"]);
+  inner.inputs[0].connect(inner.put("Encode", 2).inputs[0], inner.getNodeById(2));
+  const root = new Graph();
+  const shown = ["a cat", "a dog"].map((value, at) => {
+    const holder = root.hold(inner, 5 + at);
+    holder.widgets.push({ name: "text", value });
+    return holder.widgets[0];
+  });
+  const { remove } = inner;
+  inner.remove = (node) => {
+    remove.call(inner, node);
+    for (const widget of shown) widget.value = "forgotten";
+  };
+  apply(root, toCpu("5:2"));
+  assert.deepEqual(shown.map(({ value }) => value), ["a cat", "a dog"]);
+});
+
+test("a new node gets its values once it is in a graph", () => {
+  const create = (type) => {
+    const node = makeNode(type);
+    for (const widget of node.widgets) {
+      let { value } = widget;
+      Object.defineProperty(widget, "value", { get: () => value, set: (next) => { assert.ok(node.graph); value = next; } });
+    }
+    return node;
+  };
+  const made = applyEdit(simple(), { steps: [guard([["3", "model"]]), toCpu("2")] }, create);
+  assert.deepEqual(made.map(values), [{ max_attempts: 3 }, { text: "a lake", cache: "disk" }]);
+});
+
+test("an input that a pack gives its value without a wire gets its wires", () => {
+  const graph = new Graph();
+  graph.put("Loader", 1);
+  graph.put("Sample", 3);
+  apply(graph, guard([["3", "model"]]));
+  assert.deepEqual(wires(graph), ["1:0>4:0", "4:0>3:0"]);
+});
+
 test("a further input is led into every instance of a subgraph, none of which would run without", () => {
   const { root } = nested(2);
   apply(root, { ...guard([["6:3", "model"]]), class_type: "HeadroomOffloadModel", inputs: {}, links: { after: ["1", 1] } });

@@ -85,6 +85,10 @@ export class Graph {
 
   updateExecutionOrder() {}
 
+  serialize() {
+    return { nodes: this.nodes.map(({ id, pos, widgets }) => ({ id, pos, widgets })), links: [...this.links.values()] };
+  }
+
   getLink(id) {
     return this.links.get(id);
   }

@@ -9,6 +9,7 @@ from headroom.api.requests import (
     BadRequest,
     OffloadRequest,
     PurgeRequest,
+    into_gib_asked,
     offload_request,
     purge_request,
     runs_asked,
@@ -107,6 +108,17 @@ def test_the_number_of_runs_is_limited():
 def test_a_bad_number_of_runs_is_refused(bad):
     with pytest.raises(BadRequest, match="limit"):
         runs_asked({"limit": bad})
+
+
+@pytest.mark.parametrize(("text", "gib"), [("8", 8.0), ("7.33333", 7.33333), ("0.0004", 0.0004)])
+def test_a_size_in_gib_may_have_any_number_of_decimals(text, gib):
+    assert into_gib_asked({"into_gib": text}) == gib and into_gib_asked({}) is None
+
+
+@pytest.mark.parametrize("bad", ["0", "0.0", "10000", "-1", "1e1", "nan", "inf", "٣", "8 ", "8."])
+def test_what_is_no_size_in_gib_is_refused(bad):
+    with pytest.raises(BadRequest, match="into_gib"):
+        into_gib_asked({"into_gib": bad})
 
 
 def gpu(**changes):

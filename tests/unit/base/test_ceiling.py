@@ -12,6 +12,7 @@ GIB = 1 << 30
 @pytest.mark.parametrize("text, wanted, shown", [
     ("10", 10 * GIB, "10 GiB"), ("10 GiB", 10 * GIB, "10 GiB"), ("7.5gb", 7.5 * GIB, "7.5 GiB"),
     ("80%", 0.8 * 24 * GIB, "80%"), (" 80 % ", 0.8 * 24 * GIB, "80%"), ("99", 24 * GIB, "99 GiB"),
+    ("7.33333", 7.33333 * GIB, "7.33333 GiB"),
 ])
 def test_a_size_is_gib_or_a_share_of_the_card_and_never_more_than_it_has(text, wanted, shown):
     found = amount_of(text)

@@ -1,7 +1,8 @@
-"""Titles of a prompt's nodes, whatever the client sent."""
+"""Titles and wires of a prompt's nodes, whatever the client sent."""
 
 import pytest
 
+from headroom.base.graph import Graph
 from headroom.base.guards import is_inserted
 from headroom.base.prompt_node import MAX_TITLE, title_given
 
@@ -23,3 +24,11 @@ def test_a_title_is_text_of_some_length_or_there_is_none(node, title):
 ])
 def test_a_guard_of_ours_is_known_in_every_turn_of_a_loop(node_id, ours):
     assert is_inserted(node_id) is ours
+
+
+@pytest.mark.parametrize("output", [float("nan"), float("inf"), float("-inf"), 10**400])
+def test_an_output_with_no_possible_number_is_no_wire(output):
+    inputs = {"x": ["1", output]}  # JSON may have all of them
+    nodes = {"1": {"class_type": "A", "inputs": {}}, "2": {"class_type": "B", "inputs": inputs}}
+    graph = Graph(nodes)
+    assert graph.wires("2") == []

@@ -91,6 +91,12 @@ def test_two_different_sides_are_needed_to_compare(tried, words):
         tried({"": answer("resident", [])}, *words)
 
 
+def test_a_folder_that_is_written_in_two_ways_is_one_side(tried):
+    shown = tried({"": answer("resident", [])}, "--a", "ComfyUI", "--b", "./ComfyUI/")
+    [verdicts] = [line for line in shown.splitlines() if "verdict" in line]
+    assert verdicts.split() == ["verdict", "resident"]
+
+
 def test_a_word_that_is_no_flag_is_refused():
     with pytest.raises(compare.argparse.ArgumentTypeError, match="begin with --, not 'lowvram'"):
         compare.side("ComfyUI,lowvram")

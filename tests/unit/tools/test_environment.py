@@ -56,6 +56,20 @@ def pins():
     return [re.split(r"==|; ", line) for line in text.splitlines()]
 
 
+def test_a_cache_that_cannot_be_made_is_told_with_what_to_set(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(DevError, match="set HEADROOM_DEV_HOME to a folder that can be written"):
+        with cache.process_lock(tmp_path / "file" / "locks" / "a.lock"):
+            pass
+
+
+def test_a_python_that_cannot_be_started_is_refused_by_name(tmp_path):
+    (tmp_path / "python").touch()
+    for given in (tmp_path / "python", tmp_path, tmp_path / "gone"):
+        with pytest.raises(DevError, match=f"--python {given} is no program; give the Python"):
+            environment.python_for(str(given))
+
+
 def test_every_pin_is_one_exact_version_and_two_pins_never_meet():
     seen = {}
     for name, version, *marker in pins():

@@ -1,6 +1,7 @@
 """What the development commands print."""
 
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -73,9 +74,10 @@ def test_without_a_terminal_the_bar_is_a_line_a_node():
     ]
 
 
-def run_dev(*words):
+def run_dev(*words, **env):
     command = [sys.executable, str(ROOT / "dev.py"), *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60,
+                          env={**os.environ, **env})
 
 
 def test_an_unknown_command_is_named_with_the_known_ones():
@@ -89,6 +91,11 @@ def test_every_command_starts_with_nothing_but_python(command):
     words = [sys.executable, "-S", str(ROOT / "dev.py"), *command.split(), "--help"]  # no packages
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and done.stdout.startswith("usage: python dev.py"), done.stderr
+
+
+def test_letters_that_the_output_cannot_have_are_replaced():
+    done = run_dev("compare", "--help", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0 and "TREE[,FLAG?]" in done.stdout
 
 
 def test_a_wrong_port_is_refused():

@@ -107,6 +107,11 @@ def test_a_file_that_is_no_workflow_is_explained(tmp_path, content, words):
         jobs.read_prompt(file, FakeServer())
 
 
+def test_a_file_that_an_editor_of_windows_saved_is_read(tmp_path):
+    (tmp_path / "marked.json").write_text(json.dumps(WORKFLOW), encoding="utf-8-sig")
+    assert jobs.read_file(tmp_path / "marked.json") == WORKFLOW
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DevError, match="gone.json cannot be read"):
         jobs.read_prompt(tmp_path / "gone.json", FakeServer())

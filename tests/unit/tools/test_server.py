@@ -154,3 +154,18 @@ def test_a_process_ends_with_a_parent_that_was_killed(tmp_path):
     done = subprocess.run(words, capture_output=True, cwd=tmp_path, timeout=30)
     # The output ends only when the child, which inherited it, has ended as well.
     assert done.returncode == -signal.SIGKILL and done.stdout == b"up\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGHUP")
+@pytest.mark.parametrize("before, after", [("SIG_DFL", b"cleaned up\n"), ("SIG_IGN", b"went on\n")])
+def test_a_closed_terminal_lets_a_command_clean_up_unless_it_is_to_go_on(tmp_path, before, after):
+    code = (
+        "import os, signal, sys; sys.path.insert(0, sys.argv[1])\n"
+        "from tools.processes import end_like_ctrl_c\n"
+        f"signal.signal(signal.SIGHUP, signal.{before}); end_like_ctrl_c()\n"
+        "try:\n    os.kill(os.getpid(), signal.SIGHUP); print('went on')\n"
+        "except KeyboardInterrupt:\n    print('cleaned up')"
+    )
+    root = Path(processes.__file__).resolve().parent.parent
+    words = [sys.executable, "-c", code, str(root)]
+    assert subprocess.run(words, capture_output=True, cwd=tmp_path, timeout=30).stdout == after

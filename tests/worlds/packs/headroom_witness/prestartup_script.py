@@ -1,9 +1,11 @@
 """Write down what a file of Headroom causes in the log at WARNING or above, and what is deprecated.
 
 ComfyUI runs this before it imports anything large. "Causes": a frame of ours is on the stack, also
-where ComfyUI itself writes the line or gives the warning.
+where ComfyUI itself writes the line or gives the warning. Coroutines of ours do not count: they
+wait for others, such as the handler of a request that they pass on.
 """
 
+import inspect
 import json
 import logging
 import os
@@ -19,7 +21,7 @@ def note(text):
     frame, ours = sys._getframe(1), []
     while frame is not None:
         before, mark, file = frame.f_code.co_filename.rpartition(OURS)
-        if mark:
+        if mark and not frame.f_code.co_flags & inspect.CO_COROUTINE:
             ours.append(f"{file}:{frame.f_lineno}")
         frame = frame.f_back
     if ours:
