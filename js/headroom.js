@@ -130,6 +130,7 @@ const badges = createBadges({
   path: frontend.workflowPath,
   shown: wantsBadges,
   words,
+  room: frontend.badgeRoom,
   redraw() {
     frontend.tabOf(tab).revision += 1;
     app.canvas?.setDirty(true, true);

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from ..base import private_file
-from ..base.tensors import module_tensors, storage_key
+from ..base.tensors import module_tensors, parts_of, storage_key
 
 MIN_MAPPED_BYTES = 4096
 
@@ -38,10 +38,14 @@ class Block:
 def weights_of(
     modules: Iterable[torch.nn.Module],
 ) -> Iterator[tuple[torch.nn.Module, str, torch.Tensor]]:
-    """Yield the parameters and buffers of all `modules`, each with its module and its name."""
+    """Yield the parameters and buffers of all `modules`, each with its module and its name.
+
+    A quantised one has several parts, each with a name of its own.
+    """
     for module in modules:
         for name, tensor in module_tensors(module):
-            yield module, name, tensor
+            for number, part in enumerate(parts_of(tensor)):
+                yield module, f"{name} ({number})" if number else name, part
 
 
 def blocks_of(modules: Iterable[torch.nn.Module], device: str = "") -> list[Block]:

@@ -80,6 +80,7 @@ def _make_room(wanted: int, unload: Unload, kept: list[FoundModel]) -> tuple[lis
         before = _weights_bytes()
         for device in devices_in_use():
             host.free_at_least(device, wanted, keep)
+        host.return_strays()
         return_cache()  # of unloaded parts, which ComfyUI leaves in the allocator's cache
         gone = before - _weights_bytes()
         steps.append(said("models: {gone_mib} of weights unloaded", gone_mib=gone / MIB))

@@ -20,7 +20,7 @@ from .numpy_backed import is_plain, numpy_backed
 
 FORMAT = 1
 METADATA_KEY = "headroom"
-MAX_HEADER_BYTES = 100_000_000  # the library's own limit
+MAX_HEADER_BYTES = 10_000_000  # JSON of brackets takes up to 30 times as much RAM when it is read
 MAX_TENSORS = 10_000  # each costs time and a KiB, however small it is in the file
 DTYPES = frozenset((
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32,
@@ -54,7 +54,11 @@ def to_bytes(value: Any, key: str) -> bytes:
     digest = _digest(key, structure, tensors)
     note = {"format": FORMAT, "key": key, "structure": structure, "sha256": digest}
     _expect_room(2 * sum(tensor.nbytes for tensor in tensors.values()))
-    return bytes(save(tensors, {METADATA_KEY: json.dumps(note)}))
+    data = bytes(save(tensors, {METADATA_KEY: json.dumps(note)}))
+    if _header_bytes(data) > MAX_HEADER_BYTES:
+        most = MAX_HEADER_BYTES // 1_000_000
+        raise Unstorable(f"it has more than {most} MB of text and numbers beside its tensors")
+    return data
 
 
 def from_bytes(data: bytes, key: str) -> Any:
@@ -159,9 +163,15 @@ def is_ours(data: bytes) -> bool:
 
 
 def _header(data: bytes) -> dict[str, Any]:
-    (length,) = struct.unpack("<Q", data[:8])
-    header: dict[str, Any] = json.loads(data[8 : 8 + min(length, MAX_HEADER_BYTES)])
+    length = _header_bytes(data)
+    if length > MAX_HEADER_BYTES:
+        raise Damaged("its header is too long")
+    header: dict[str, Any] = json.loads(data[8 : 8 + length])
     return header
+
+
+def _header_bytes(data: bytes) -> int:
+    return int(struct.unpack("<Q", data[:8])[0])
 
 
 def _expect_room(nbytes: int) -> None:

@@ -1,5 +1,6 @@
 """Counting the bytes of tensors, each storage once (tied weights and views share theirs)."""
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -14,6 +15,21 @@ def module_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]
     yield from module.named_buffers()
 
 
+def parts_of(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield the tensors with the memory of `tensor`: those inside a quantised one, else itself.
+
+    Its own `__tensor_flatten__` would list them too, but sets attributes of ComfyUI's weights.
+    """
+    if not hasattr(type(tensor), "__tensor_flatten__"):
+        yield tensor
+        return
+    for value in list(vars(tensor).values()):
+        is_group = dataclasses.is_dataclass(value) and not isinstance(value, type)
+        fields = dataclasses.fields(value) if is_group else ()
+        for part in tensors_within([getattr(value, one.name) for one in fields] or value):
+            yield from parts_of(part)
+
+
 def storage_bytes(tensors: Iterable[torch.Tensor]) -> dict[str, int]:
     """Return the bytes of the distinct storages behind `tensors`, per device name.
 
@@ -22,7 +38,7 @@ def storage_bytes(tensors: Iterable[torch.Tensor]) -> dict[str, int]:
     """
     seen: set[tuple[str, int]] = set()
     total: dict[str, int] = {}
-    for tensor in tensors:
+    for tensor in (part for whole in tensors for part in parts_of(whole)):
         place = storage_key(tensor)
         if place is None or place in seen:
             continue

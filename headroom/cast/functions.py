@@ -15,6 +15,7 @@ import torch
 from ..base.inputs import attribute
 from ..models.lazy_restore import is_restore_hook
 
+DEEPEST = 5
 _WEIGHTS = ("_parameters", "_buffers", "_modules")
 _TAKEN_AS_THEY_ARE: tuple[type, ...] = (types.FunctionType, functools._lru_cache_wrapper)
 _COPIED: tuple[type, ...] = (types.MethodType, functools.partial)
@@ -41,6 +42,19 @@ def refuse_functions(module: torch.nn.Module, is_read_again: bool = False) -> No
                     "function over the original module and would still use its weights; "
                     "connect the model as its loader gives it, before nodes that change it."
                 )
+
+
+def holds_a_part(value: Any, module: torch.nn.Module) -> bool:
+    """Return whether a part of `module` is reached from `value`: through functions, containers, and
+    objects in objects to a depth of DEEPEST, not through patchers."""
+    parts = {id(part) for part in module.modules()}
+    level = [value]
+    for _ in range(DEEPEST):
+        reached = list(_reached(level))
+        if any(id(item) in parts for item in reached):
+            return True
+        level = [held for item in reached for held in _attributes(item)]
+    return False
 
 
 def _holds_one_over(parts: set[int], kinds: tuple[type, ...], value: Any) -> bool:

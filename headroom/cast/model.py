@@ -11,7 +11,7 @@ from ..host.adapter import current_host
 from ..models.pipelines import has_offload_hook
 from .copy_module import copy_module, update_named_dtypes
 from .dtypes import short
-from .functions import refuse_functions
+from .functions import holds_a_part, refuse_functions
 from .result import CastModel, prepare
 from .rules import CastRules, Wanted, own_dtype, wanted_dtypes
 from .running import arm
@@ -47,7 +47,7 @@ def cast_patcher(patcher: Any, rules: CastRules) -> CastModel:
 
     The source is unloaded first, so that no LoRA is merged into its weights; it and its clones do
     not change. A dynamic model is read from its file again and not copied. Raises the errors of
-    `cast_module`, and ValueError if the model was compiled before.
+    `cast_module`, and ValueError if something on the patcher works on the old weights.
     """
     host_cast = _host_cast()
     make, dtype_of = _copy_patched, own_dtype
@@ -60,11 +60,12 @@ def cast_patcher(patcher: Any, rules: CastRules) -> CastModel:
     if result.reason:
         return result
     refuse_functions(patcher.model, is_read_again=is_dynamic)
-    _refuse_compiled(result.label, host_cast.compiled_reason(patcher))
+    _refuse_bound(result.label, host_cast.compiled_reason(patcher) or _bound_reason(patcher))
     host_cast.unload(patcher)
     module, result.copies = make(patcher, rules, result)
     update_named_dtypes(module, rules.dtype)
     host_cast.use_compute_dtype(module, rules.dtype)
+    host_cast.cast_kernels(module, rules.dtype)
     arm(module, rules.dtype, everywhere=_is_mixed(wanted), dtype_of=dtype_of)
     again = partial(_patcher_of, rules)
     copied = host_cast.private_patcher(patcher, module, result.copies, again)
@@ -89,11 +90,17 @@ def _is_mixed(wanted: list[Wanted]) -> bool:
     return len({item.target for item in wanted if item.is_castable}) > 1
 
 
-def _refuse_compiled(label: str, reason: str) -> None:
+def _bound_reason(patcher: Any) -> str:
+    """Return which injection works on parts of the module, as a LoRA in bypass mode does."""
+    return next((f"the injection {key!r}" for key, held in patcher.injections.items()
+                 if holds_a_part(held, patcher.model)), "")
+
+
+def _refuse_bound(label: str, reason: str) -> None:
     if reason:
         raise ValueError(
-            f"Cast bf16 expects a {label} that is not compiled yet, but it carries {reason} over "
-            "the old weights: connect Cast bf16 before the node that compiles the model."
+            f"Cast bf16 cannot cast this {label}: it carries {reason} over the old weights; "
+            "connect Cast bf16 before the node that added that."
         )
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,15 +95,20 @@ class EmbeddingLookup:
 def embeddings_in(prompt: str) -> list[dict[str, object]]:
     """Return the identities of the textual-inversion files that a prompt may name.
 
-    Some file systems find a name in other letters, and in a prompt brackets have backslashes.
+    Some file systems find a name in other letters, or with its accents as letters of their own, and
+    in a prompt brackets have backslashes.
     """
     if "embedding:" not in prompt:
         return []
     from ..host import files as host_files
 
-    text = prompt.replace("\\", "").casefold()
+    text = _folded(prompt.replace("\\", ""))
     return identities_of(
-        path for path in host_files.embedding_files() if path.stem.casefold() in text)
+        path for path in host_files.embedding_files() if _folded(path.stem) in text)
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFC", text).casefold()
 
 
 def look_up(prompt: Any, node_id: str, input: str = "clip") -> EmbeddingLookup:

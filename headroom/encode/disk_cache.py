@@ -10,7 +10,7 @@ import re
 import stat
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,10 +81,14 @@ class EmbeddingCache:
         Returns the bytes removed.
         """
         self._written_bytes = 0
-        for part in self.folder.glob("*.part"):
+        try:
+            files = list(self.folder.iterdir())
+        except OSError:
+            return 0  # there is none, or the disk does not let us look
+        for part in files:
             if OUR_PART.fullmatch(part.name) and abs(_age_seconds(part)) > STALE_PART_SECONDS:
                 _remove(part)
-        entries = sorted(self._entries())
+        entries = sorted(_entries(files))
         excess = sum(size for _, size, _ in entries) - self.limit_bytes
         removed = 0
         for _, size, path in entries:
@@ -96,27 +100,30 @@ class EmbeddingCache:
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.safetensors"
 
-    def _entries(self) -> Iterator[tuple[float, int, Path]]:
-        """Yield (last use, size, path) of our files; another server may remove one meanwhile.
-
-        Files with other names are not ours. A file that is too large or has a future date counts as
-        never used.
-        """
-        latest = time.time() + STALE_PART_SECONDS
-        for path in self.folder.glob("*.safetensors"):
-            try:
-                status = path.lstat()
-            except OSError:
-                continue
-            if stat.S_ISREG(status.st_mode) and OUR_FILE.fullmatch(path.name):
-                is_sane = status.st_size <= MAX_FILE_BYTES and status.st_mtime <= latest
-                yield status.st_mtime if is_sane else 0.0, status.st_size, path
-
 
 def limit_bytes() -> int:
     """Return the size limit: HEADROOM_EMBEDDING_CACHE_MIB from the environment, else 4 GiB."""
     given = count_of(os.environ, LIMIT_VARIABLE, "MiB")
     return (DEFAULT_LIMIT_MIB if given is None else given) * MIB
+
+
+def _entries(files: Iterable[Path]) -> Iterator[tuple[float, int, Path]]:
+    """Yield (last use, size, path) of our files; another server may remove one meanwhile.
+
+    Files with other names are not ours. A file that is too large or has a future date counts as
+    never used.
+    """
+    latest = time.time() + STALE_PART_SECONDS
+    for path in files:
+        if not OUR_FILE.fullmatch(path.name):
+            continue
+        try:
+            status = path.lstat()
+        except OSError:
+            continue
+        if stat.S_ISREG(status.st_mode):
+            is_sane = status.st_size <= MAX_FILE_BYTES and status.st_mtime <= latest
+            yield status.st_mtime if is_sane else 0.0, status.st_size, path
 
 
 def _age_seconds(path: Path) -> float:

@@ -9,6 +9,7 @@ from ..base.graph import Graph
 from ..base.node_types import Registry, kinds
 from ..base.prompt_node import is_link
 
+MAX_TOLD = 500  # characters
 Encoder = dict[str, Any]  # {"class_type", "files": [{"name", "size", "content"}]}
 
 
@@ -38,10 +39,11 @@ def is_made_of(encoder: Encoder, files: Iterable[Path]) -> bool:
 
 
 def name_of(encoders: list[Encoder]) -> str:
-    """Return a user's names for encoders: their files."""
+    """Return a user's names for encoders: their files. Others may have written these names."""
     names = [file["name"] for encoder in encoders for file in encoder["files"]]
     classes = [str(encoder["class_type"]) for encoder in encoders]
-    return ", ".join(names or classes) or "an encoder that is not known"
+    told = ", ".join(names or classes)[:MAX_TOLD] or "an encoder that is not known"
+    return "".join(one if one.isprintable() else "?" for one in told)
 
 
 def is_encoder(value: Any) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.choices import shown
+from ..base.device import mib_text
 from ..base.stored_value import (
     MAX_HEADER_BYTES,
     Damaged,
@@ -101,6 +102,8 @@ def save(conditioning: Any, file: Path, encoders: list[Encoder]) -> None:
     part = file.with_name(f"{uuid.uuid4().hex}.part")
     try:
         data = to_bytes(value, KEY)
+        if len(data) > MAX_FILE_BYTES:  # nobody could load it
+            raise Unstorable(f"it has more than {mib_text(MAX_FILE_BYTES)}")
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
             part.write_bytes(data)

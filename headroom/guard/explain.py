@@ -12,6 +12,7 @@ from ..base.tensors import module_tensors
 from ..host.adapter import current_host
 from ..measure.other_processes import other_processes
 from ..measure.snapshot import DeviceMemory, Snapshot
+from ..models.held import float32_bytes
 from .failure import Failure
 from .lack import Lack
 from .options import GuardOptions
@@ -205,12 +206,8 @@ def _is_float32(patchers: Sequence[Any]) -> bool:
     """Return whether most bytes of the weights are float32, on a GPU that computes in bfloat16."""
     if current_host() is None or not computes_in_bf16():
         return False
-    total = single = 0
-    for patcher in patchers:
-        if patcher.load_device.type == "cpu":
-            continue
-        for _, tensor in module_tensors(patcher.model):
-            size = tensor.numel() * tensor.element_size()
-            total += size
-            single += size if tensor.dtype == torch.float32 else 0
+    models = [patcher.model for patcher in patchers if patcher.load_device.type != "cpu"]
+    total = sum(tensor.numel() * tensor.element_size()
+                for model in models for _, tensor in module_tensors(model))
+    single = sum(map(float32_bytes, models))
     return total > MIB and single > total // 2

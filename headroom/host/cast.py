@@ -119,21 +119,35 @@ def use_compute_dtype(module: torch.nn.Module, dtype: torch.dtype) -> None:
         vars(module)["manual_cast_dtype"] = None if told == dtype else dtype
 
 
+def cast_kernels(module: torch.nn.Module, dtype: torch.dtype) -> None:
+    """Give the fixed kernels of ComfyUI's own filters the dtype of what they filter.
+
+    `conv2d` takes no other: that of LTX's latent upscaler by 1.5 is a buffer and no weight.
+    """
+    for part in module.modules():
+        kernel = part._buffers.get("kernel")
+        if kernel is not None and kernel.is_floating_point() and not part._parameters \
+                and type(part).__module__.startswith("comfy."):
+            part._buffers["kernel"] = kernel.to(dtype)
+
+
 def private_patcher(
     patcher: Any, module: torch.nn.Module, copies: Copies, recast: Callable[[Any], Any]
 ) -> Any:
     """Return a clone of `patcher`, with its patches, over `module` and without links to others.
 
     With a clone's parent and base id ComfyUI would take the copy for the original: its list of
-    loaded models uses the parent when a patcher is deleted. `recast` casts a reloaded patcher, for
-    ComfyUIs that load a model again by its recipe.
+    loaded models uses the parent when a patcher is deleted. A patcher that streams must be made
+    over its model; the `clone` of other packs' classes may not be able to. `recast` casts a
+    reloaded patcher, for ComfyUIs that load a model again by its recipe.
     """
-    if host.accepts(patcher.clone, "model_override"):
+    if host.is_dynamic(patcher) and host.accepts(patcher.clone, "model_override"):
         copied = patcher.clone(model_override=(module, ({}, {}, {}, set())))
     else:
         copied = patcher.clone()
         copied.model = module
         copied.backup, copied.object_patches_backup, copied.pinned = {}, {}, set()
+        copied.backup_buffers = {}
     copied.parent, copied.size = None, 0
     copied.hook_backup, copied.cached_hook_patches = {}, {}
     if hasattr(copied, "clone_base_uuid"):
@@ -141,8 +155,8 @@ def private_patcher(
     recipe = loader_recipe(patcher)
     if recipe is not None:
         copied.cached_patcher_init = (reload_and_cast, (recipe, recast))
-    copied.object_patches = follow(copied.object_patches, copies)
-    copied.model_options = follow(copied.model_options, copies)
+    for name in ("object_patches", "model_options", "wrappers", "callbacks"):
+        setattr(copied, name, follow(getattr(copied, name), copies))
     copied.additional_models.pop("multigpu", None)
     return copied
 

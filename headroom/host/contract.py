@@ -23,6 +23,9 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
             "_load_list()", "get_nested_additional_models()", "model_patches_models()",
             "?cached_patcher_init", "?fast_disk", "?is_dynamic()", "?_load_list(default_device=_)",
         ),
+        "?comfy.model_patcher.ModelPatcherDynamic": (
+            "non_dynamic_delegate_model", "get_non_dynamic_delegate()", "detach()",
+        ),
         "comfy.cli_args.args": ("?fast_disk", "?disable_fast_disk"),
         "?comfy.memory_management": ("aimdo_enabled",),
         "comfy_execution.utils": ("get_executing_context()",),
@@ -104,6 +107,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
             "parent", "size", "backup", "pinned", "object_patches", "object_patches_backup",
             "hook_backup", "cached_hook_patches", "additional_models", "model_options", "wrappers",
             "is_clip", "clone()", "is_clone(_)", "?clone(model_override=_)", "?clone_base_uuid",
+            "injections", "callbacks",
         ),
         "comfy.model_base.BaseModel": (
             "diffusion_model", "model_config", "manual_cast_dtype", "current_patcher",

@@ -179,6 +179,7 @@ def return_strays(patchers: Iterable[Any] | None = None) -> None:
         for patcher in filter(is_dynamic, living_patchers() if patchers is None else patchers):
             if not any(same_weights(patcher, other) for other in loaded):
                 strays.bring_back(patcher)
+                strays.bring_back_copy(patcher, loaded)
 
 
 def free_at_least(device: torch.device, wanted_bytes: int, keep: Iterable[Any]) -> None:

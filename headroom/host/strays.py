@@ -1,9 +1,11 @@
-"""Parameters that ComfyUI leaves on the GPU when it unloads a model under dynamic VRAM."""
+"""What ComfyUI leaves on the GPU when it unloads a model under dynamic VRAM."""
 
 import inspect
+from collections.abc import Iterable
 from typing import Any
 
 from ..base.device import same_device
+from ..base.tensors import bytes_on
 
 
 def bring_back(patcher: Any) -> None:
@@ -21,3 +23,19 @@ def bring_back(patcher: Any) -> None:
     listing = getattr(patcher, "_load_list", None)
     if listing is not None and "default_device" in inspect.signature(listing).parameters:
         listing(default_device=patcher.offload_device)
+
+
+def bring_back_copy(patcher: Any, loaded: Iterable[Any]) -> None:
+    """Move the copy of a dynamic model that LoRA hooks sampled with back to RAM.
+
+    ComfyUI samples with hooks on such a copy, which is not dynamic, and keeps it for the next time.
+    Its list of loaded models then names the dynamic patcher instead, and unloading that leaves all
+    weights of the copy on the GPU (0.33.0: `get_non_dynamic_delegate`, `_switch_parent`).
+    `loaded`: the patchers in that list; a copy that is in use is one of theirs.
+    """
+    kept = getattr(patcher, "non_dynamic_delegate_model", None)
+    make = getattr(patcher, "get_non_dynamic_delegate", None)
+    if kept is None or make is None or any(other.model is kept[0] for other in loaded):
+        return
+    if bytes_on(kept[0], patcher.load_device):
+        make().detach()

@@ -18,7 +18,7 @@ import torch
 from ..base.device import MIB, in_mib
 from ..base.inputs import attribute
 from ..base.said import Said, said
-from ..base.tensors import module_tensors, storage_key
+from ..base.tensors import module_tensors, parts_of, storage_key
 from ..host.adapter import current_host
 from ..host.features import lost
 from ..measure.snapshot import Snapshot, snapshot
@@ -81,7 +81,8 @@ def foreign_models(now: Snapshot | None = None, least_bytes: int = NOTABLE) -> l
     packs = pack_modules()
     names = {module.__name__: pack for pack, modules in packs.items() for module in modules}
     seen = {key for entry in host.loaded_entries() if entry.model is not None
-            for _, tensor in module_tensors(entry.model.model) if (key := storage_key(tensor))}
+            for _, tensor in module_tensors(entry.model.model)
+            for part in parts_of(tensor) if (key := storage_key(part))}
     held: dict[str | None, tuple[list[str], int]] = {}
 
     def count(pack: str | None, module: torch.nn.Module) -> None:
@@ -114,7 +115,7 @@ def _beside_models(host: Any, now: Snapshot) -> int:
 def _bytes_of(module: torch.nn.Module, seen: set[tuple[str, int]]) -> int:
     """Return the bytes on devices of storages that are not in `seen`, and put them there."""
     total = 0
-    for _, tensor in module_tensors(module):
+    for tensor in (part for _, whole in module_tensors(module) for part in parts_of(whole)):
         if tensor.device.type not in ("cpu", "meta"):
             key = storage_key(tensor)
             if key is not None and key not in seen:

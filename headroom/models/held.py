@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from ..base.device import same_device
-from ..base.tensors import module_tensors
+from ..base.tensors import module_tensors, parts_of
 from ..host.adapter import current_host
 from ..host.types import Held, ModelFacts
 from .loaded import class_name, file_name, kind_of, name_of
@@ -70,7 +70,8 @@ def float32_bytes(model: torch.nn.Module) -> int:
     """
     total = 0
     for name, tensor in module_tensors(model):
-        if _used_dtype(model, name, tensor) == torch.float32:
+        is_plain = next(parts_of(tensor), None) is tensor  # a quantised one tells another
+        if is_plain and _used_dtype(model, name, tensor) == torch.float32:
             total += 4 * tensor.numel()
     return total
 

@@ -21,7 +21,7 @@ from ..base.cgroup import cgroup_memory
 from ..base.device import MIB, in_mib
 from ..base.living import living
 from ..base.ram import python_heap_bytes, ram_pressure, swap_bytes
-from ..base.tensors import module_tensors, storage_key
+from ..base.tensors import module_tensors, parts_of, storage_key
 from ..host.adapter import current_host
 from ..host.borrowed import borrowed
 from ..host.features import lost
@@ -86,10 +86,11 @@ def _models(seen: set[int], ranges: Ranges) -> list[Part]:
     patchers = host.living_patchers()
     found: list[Part] = []
     try:
-        for patcher in {id(one.model): one for one in patchers}.values():
+        for patcher, model in {id(model): (one, model) for one in patchers
+                               for model in _modules_of(one)}.values():
             in_ram = mapped = pinned = 0
             names = getattr(patcher, "pinned", ())
-            for name, tensor in module_tensors(patcher.model):
+            for name, tensor in module_tensors(model):
                 for address, size in _storages(tensor):
                     if address in seen:
                         continue
@@ -100,12 +101,17 @@ def _models(seen: set[int], ranges: Ranges) -> list[Part]:
                     pinned += size * (name in names)
             if in_ram + mapped >= LEAST:
                 found.append({
-                    "id": name_of(patcher.model), "class": class_name(patcher.model),
+                    "id": name_of(model), "class": class_name(model),
                     "file": file_name(host.source_files(patcher)), "mib": in_mib(in_ram),
                     "mapped_mib": in_mib(mapped), "pinned_mib": in_mib(pinned)})
     finally:
         borrowed.done_with(patchers)
     return _largest(found)
+
+
+def _modules_of(patcher: Any) -> list[Any]:
+    """Return a patcher's model, and the copy that a dynamic one keeps for sampling with hooks."""
+    return [patcher.model, *(getattr(patcher, "non_dynamic_delegate_model", None) or ())[:1]]
 
 
 def _cached(seen: set[int], ranges: Ranges) -> list[Part]:
@@ -165,9 +171,10 @@ def _storages(thing: Any) -> Iterator[tuple[int, int]]:
         for _, tensor in module_tensors(thing):
             yield from _storages(tensor)
     elif isinstance(thing, torch.Tensor):
-        key = storage_key(thing)
-        if key is not None and key[0] == "cpu":
-            yield key[1], thing.untyped_storage().nbytes()
+        for part in parts_of(thing):
+            key = storage_key(part)
+            if key is not None and key[0] == "cpu":
+                yield key[1], part.untyped_storage().nbytes()
     elif isinstance(thing, np.ndarray):
         while isinstance(thing.base, np.ndarray):
             thing = thing.base

@@ -36,13 +36,14 @@ def _unload(model: FoundModel) -> Unloaded:
     if model.kind == "patcher":
         return _unload_patcher(model)
     before = device_bytes(model.modules)
-    if model.kind == "pipeline":
-        how = pipelines.offload_pipeline(model.handle)
-    else:
-        restore_on_use(model.handle)
-        model.handle.to("cpu")
-        how = said("moved with .to('cpu')")
+    how = _move(model) if before or model.kind == "pipeline" else ""
     moved = before - device_bytes(model.modules)
+    if before and moved == 0 and any(map(pipelines.has_offload_hook, model.modules)):
+        raise ValueError(
+            f"Offload Model cannot move this {model.label}: accelerate or diffusers has spread it "
+            "over devices and moves its inputs and weights itself; use the offloading of that "
+            "library, or load the model without device_map."
+        )
     if moved == 0:
         return Unloaded(0, said(
             "{model}: 0 MiB, it was already on the CPU (not managed by ComfyUI)",
@@ -50,6 +51,15 @@ def _unload(model: FoundModel) -> Unloaded:
     return Unloaded(moved, said(
         "{model}: {moved_mib} of weights unloaded (not managed by ComfyUI: {how})",
         model=model.label, moved_mib=moved / MIB, how=how))
+
+
+def _move(model: FoundModel) -> str:
+    if model.kind == "pipeline":
+        return pipelines.offload_pipeline(model.handle)
+    if not pipelines.has_offload_hook(model.handle):
+        restore_on_use(model.handle)
+        model.handle.to("cpu")
+    return said("moved with .to('cpu')")
 
 
 def _unload_patcher(model: FoundModel) -> Unloaded:
@@ -71,10 +81,13 @@ def loaded_bytes(entry: Any) -> int:
     """Return the bytes of a loaded entry's weights on its GPU; 0 for one that runs on the CPU.
 
     Where another pack places the weights (DisTorch), ComfyUI counts 0: then the module's own count.
+    A copy that a dynamic model keeps for sampling with hooks counts too.
     """
     if entry.model is None or entry.device.type == "cpu":
         return 0
-    return int(entry.model.loaded_size()) or bytes_on(entry.model.model, entry.device)
+    own = int(entry.model.loaded_size()) or bytes_on(entry.model.model, entry.device)
+    kept = getattr(entry.model, "non_dynamic_delegate_model", None) or (None,)
+    return own + bytes_on(kept[0], entry.device)
 
 
 def others(

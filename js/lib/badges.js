@@ -13,9 +13,10 @@ const COLORS = [
 /**
  * Keeps the newest run of each workflow and tells each node its badge.
  * `graph()` is the graph on the canvas, `path()` the file of its tab, `shown()` whether badges are
- * wanted, `words()` the texts, `redraw()` makes the canvas draw again.
+ * wanted, `words()` the texts, `room(node)` the pixels that a badge may take, `redraw()` makes the
+ * canvas draw again.
  */
-export function createBadges({ graph, path = () => "", shown, words, redraw }) {
+export function createBadges({ graph, path = () => "", shown, words, room, redraw }) {
   /** @type {Map<string, Run>} */
   const runs = new Map();
   let texts = new WeakMap();
@@ -47,7 +48,7 @@ export function createBadges({ graph, path = () => "", shown, words, redraw }) {
     const run = root && (runs.get(workflowId(root)) ?? (settled ? runs.get(path()) : null));
     if (run && shown()) {
       for (const [node, figures] of figuresByNode(root, run)) {
-        texts.set(node, { text: badgeText(figures, words()), ...COLORS[Number(figures.cached)] });
+        texts.set(node, { text: badgeText(figures, words(), room(node)), ...COLORS[Number(figures.cached)] });
       }
     }
   }

@@ -47,14 +47,23 @@ export const tenths = (amount) => amount.toLocaleString("en-US", { minimumFracti
 /** True for a change that any text would round to nothing. */
 export const isNothing = (amount) => amount === null || amount === undefined || Math.abs(amount) < 0.05;
 
+/** About how wide a text is in pixels: letters of half the alphabets are twice as wide as ours. */
+export const widthOf = (text, letter) => [...text].reduce((all, one) => all + (one > "\u2e80" ? 2 : 1) * letter, 0);
+
+const BADGE_LETTER = 6.5;
+const BADGE_EDGES = 12;
+
 /**
- * What a node's badge says: by how much memory rose while it ran, to what, and its time. A node
- * that took neither has no badge.
+ * What a node's badge says: by how much memory rose while it ran, to what, and its time; with less
+ * room, in pixels, no level, then no time. A node that took neither has no badge.
  */
-export function badgeText({ peak_vram_mib: peak, growth_mib: growth, seconds: time, cached }, t) {
+export function badgeText({ peak_vram_mib: peak, growth_mib: growth, seconds: time, cached }, t, room = Infinity) {
   if (cached) return t("cached");
-  const memory = isNothing(growth) ? [] : [growthText(growth, peak, t)];
-  return [...memory, ...(time < 0.0005 ? [] : [seconds(time)])].join(" · ");
+  const took = time < 0.0005 ? [] : [seconds(time)];
+  if (isNothing(growth)) return took.join("");
+  const [plus, level] = [signedMib(growth), growthText(growth, peak, t)];
+  const texts = [[level, ...took], [plus, ...took], [plus]].map((parts) => parts.join(" · "));
+  return texts.find((text) => widthOf(text, BADGE_LETTER) + BADGE_EDGES <= room) ?? plus;
 }
 
 /** The local time of day of a Unix time in seconds, "14:05:09". */

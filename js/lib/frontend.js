@@ -1,7 +1,13 @@
 // What the frontend does not promise to packs, each with what is done where it is missing.
+import { widthOf } from "./format.js";
 
 /** Nodes of ours are up to 1.45 times as high in Nodes 2.0 as LiteGraph says before they are drawn. */
 const NODES2_GROWTH = 1.5;
+/** Older frontends draw badges of Nodes 2.0 beside the title, in nodes at least so wide; newer ones below. */
+const BESIDE_TITLES = ".lg-node-header > div > div + div";
+const NODES2_WIDTH = 225;
+const NODES2_EDGES = 85;
+const TITLE_LETTER = 8;
 
 /**
  * `app` is the frontend's, `page` the window that it puts its classes into.
@@ -23,6 +29,14 @@ export function createFrontend(app, page) {
     /** Let a node show what `look()` gives; without the frontend's class for it there are no badges. */
     addBadge(node, look) {
       if (page.LGraphBadge) node.badges?.push(() => new page.LGraphBadge(look()));
+    },
+
+    /** The pixels that a badge may take without cutting the node's title; no limit where it is not beside it. */
+    badgeRoom(node) {
+      if (!setting("Comfy.VueNodes.Enabled") || !page.document?.querySelector(BESIDE_TITLES)) return Infinity;
+      const [, pack = ""] = /^custom_nodes\.(.+)/.exec(node.constructor?.nodeData?.python_module ?? "") ?? [];
+      const beside = widthOf(`${node.title ?? ""}${pack && `  ${pack}`}`, TITLE_LETTER);
+      return Math.max(node.size?.[0] ?? 0, NODES2_WIDTH) - NODES2_EDGES - beside;
     },
 
     /** The tab as the frontend keeps it, which is reactive; ours where it keeps none. */

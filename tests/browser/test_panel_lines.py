@@ -29,6 +29,52 @@ LINES = {
     },
 }
 
+# ComfyUI's own colours, and the contrast of each text of the panel with what it stands on.
+THEMES = {"dark": ("#353535", "#fff", "#222", "#ddd"),
+          "light": ("#ddd", "#222", "#c9c9c9", "#222")}
+PAINT = """([menu, text, field, input]) => { const { style } = document.documentElement;
+  for (const [name, colour] of [["comfy-menu-bg", menu], ["fg-color", text],
+    ["comfy-input-bg", field], ["input-text", input]]) style.setProperty(`--${name}`, colour);
+  document.body.style.background = menu; }"""
+FAINT = """() => { const page = document.createElement("canvas")
+    .getContext("2d", { willReadFrequently: true });
+  const rgba = colour => { page.clearRect(0, 0, 1, 1); page.fillStyle = colour;
+    page.fillRect(0, 0, 1, 1); return [...page.getImageData(0, 0, 1, 1).data]; };
+  const over = ([r, g, b, a], low) => [r, g, b].map((c, i) => (c * a + low[i] * (255 - a)) / 255);
+  const under = each => { if (!each) return [255, 255, 255];
+    return over(rgba(getComputedStyle(each).backgroundColor), under(each.parentElement)); };
+  const light = colour => colour.map(c => c / 255)
+    .map(c => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((all, c, i) => all + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const contrast = (each, ground, paint) => { const base = under(ground);
+    const low = paint ? over(rgba(paint), base) : base;
+    const ink = each instanceof SVGElement ? "fill" : "color";
+    const [x, y] = [light(over(rgba(getComputedStyle(each)[ink]), low)), light(low)];
+    return (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05); };
+  return [...document.querySelectorAll(".headroom-panel *")]
+    .filter(each => !each.disabled && each.checkVisibility()
+      && [...each.childNodes].some(child => child.nodeType === 3 && child.data.trim()))
+    .map(each => { const band = each.closest(".headroom-band")?.querySelector("rect");
+      return [contrast(each, each.closest("svg")?.parentElement ?? each,
+                       band && getComputedStyle(band).fill), each]; })
+    .filter(([figure]) => figure < 4.5)
+    .map(([figure, each]) => `${figure.toFixed(2)} ${each.textContent.slice(0, 40)}`); }"""
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_every_text_stands_out_from_what_it_stands_on_in_every_theme(open_panel, theme):
+    shown = open_panel()
+    shown.panel.locator(".headroom-chart").wait_for()
+    shown.page.evaluate(PAINT, THEMES[theme])
+    shown.panel.locator("[data-focus=estimate]").click()
+    shown.panel.locator(".headroom-estimate b").wait_for()
+    for summary in shown.panel.locator("summary").all():
+        summary.click()
+    for number in range(0, 360, 30):  # bands have the colour of their node's class
+        shown.page.evaluate("n => document.querySelectorAll('.headroom-band').forEach("
+                            "each => each.style.setProperty('--hue', n))", number)
+        assert shown.page.evaluate(FAINT) == [], number
+
 
 @pytest.mark.parametrize("locale", LINES)
 def test_every_line_is_shown_in_the_users_language(open_panel, locale):
@@ -149,3 +195,26 @@ def test_lines_below_the_memory_keep_apart(open_panel):
     gaps = [below["y"] - above["y"] - above["height"]
             for above, below in zip(boxes, boxes[1:], strict=False)]
     assert min(gaps) >= 4, gaps
+
+
+def test_trouble_is_not_in_the_colour_of_what_the_memory_nodes_did(open_panel):
+    shown = open_panel()
+    edge = "each => getComputedStyle(each).borderLeftColor"
+    done = shown.panel.locator(".headroom-action").first.evaluate(edge)
+    for trouble in ("[data-slower]", "[data-spilled]", ".headroom-oom.headroom-recovered"):
+        assert shown.panel.locator(trouble).first.evaluate(edge) != done, trouble
+
+
+def test_an_offer_leaves_the_frontends_own_error_and_the_canvass_buttons_free(open_panel):
+    shown = open_panel()
+    shown.page.set_viewport_size({"width": 900, "height": 700})
+    shown.page.evaluate("""() => document.body.insertAdjacentHTML("beforeend",
+      `<div><div data-testid="error-overlay" style="position: fixed; top: 88px; right: 8px;
+        width: 480px; height: 142px"></div></div>`)""")  # as large as it is in 1.58.1
+    shown.offer(1)
+    offer = shown.page.locator("[role=alert]:visible").bounding_box()
+    assert offer["y"] >= 88 + 142 and offer["y"] + offer["height"] <= 700 - 60
+    left = shown.page.evaluate("""() => { const box = document.createElement("div");
+      box.className = "headroom-toast headroom-left"; document.body.append(box);
+      return innerHeight - box.getBoundingClientRect().bottom; }""")
+    assert left >= 60

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.browser import shown_mib
+from support.browser import CUT_TITLES, shown_mib
 from support.canvas_history import PROMPT
 from support.prompts import QUICKER
 
@@ -23,10 +23,6 @@ MAKE_QUICKER = """quicker => {
     (quicker[node.title] ?? []).forEach((value, at) => { node.widgets[at].value = value; });
 }"""
 MODEL = "v1-5-pruned-emaonly-fp16"
-CUT_TITLES = """() => [...document.querySelectorAll("[data-node-id] *")]
-    .filter(each => getComputedStyle(each).textOverflow === "ellipsis"
-      && each.scrollWidth > each.clientWidth).map(each => each.innerText?.trim())
-    .filter(text => app.graph._nodes.some(node => node.title === text))"""
 FOLDER_NAME = "headroom-nodes"  # as the registry calls it; the longer of the two that it may have
 UNKNOWN_NODES = "() => app.graph._nodes.filter(n => n.has_errors).map(n => n.type)"
 

@@ -3,11 +3,11 @@
 import re
 
 import pytest
-from support.cast import add_cast, float32_device, load, probe, run, with_lora
+from support.cast import add_cast, float32_device, load, near, probe, run, with_lora
 
 from tools.client import PromptFailed, cached_nodes, node_texts
 from tools.graph import Graph, add_offload, add_sampler
-from tools.models import DEMO_UPSCALER, TEST_CONTROLNET
+from tools.models import DEMO_UPSCALER, TEST_CONTROLNET, TEST_LORA
 
 pytestmark = pytest.mark.host
 
@@ -75,6 +75,13 @@ def test_a_float16_overflow_is_refused_by_name_and_the_model_stays(client):
     assert shown[same.id]["same"] is False
 
 
+def test_a_model_in_a_patcher_class_of_another_pack_is_cast(client):
+    graph = Graph()
+    cast = add_cast(graph, graph.add("CastOdd", kind="own patcher"))
+    looked = probe(graph, cast)
+    assert set(run(client, graph)[looked.id]["weights"].values()) == {"bfloat16"}
+
+
 @pytest.mark.parametrize(("kind", "why"), [
     ("odd class", "OddTensor weights"), ("fp8", "float8_e4m3fn weights"),
 ])
@@ -89,7 +96,7 @@ def test_quantised_models_pass_through_and_the_report_says_so(client, kind, why)
 
 
 @pytest.mark.parametrize(("feed", "message"), [
-    ("compiled", "before the node that compiles the model"),
+    ("compiled", "a replaced 0 over the old weights; connect Cast bf16 before the node that added"),
     ("latent", "expects a model on the input `model`, but got a dict"),
 ])
 def test_what_cannot_be_cast_is_refused_in_one_sentence(client, feed, message):
@@ -100,6 +107,28 @@ def test_what_cannot_be_cast_is_refused_in_one_sentence(client, feed, message):
     with pytest.raises(PromptFailed) as caught:
         client.run(graph.prompt)
     assert message in caught.value.exception_message
+
+
+def test_an_upscaler_of_latents_that_filters_with_a_buffer_runs_near_the_original(
+    sim, newest_comfyui
+):
+    client = float32_device(sim, comfyui=newest_comfyui).client
+    graph = Graph()
+    source = graph.add("CastUpscaler")
+    shown = near(graph, *(graph.add("CastUpscaled", model=model)
+                          for model in (source, add_cast(graph, source))))
+    assert 0 < run(client, graph)[shown.id]["error"] < 0.05
+
+
+def test_a_lora_in_bypass_mode_which_runs_in_the_old_layers_is_refused(sim, newest_comfyui):
+    client = float32_device(sim, comfyui=newest_comfyui).client
+    graph = Graph()
+    lora = graph.add("LoraLoaderBypassModelOnly", model=load(graph)[0], strength_model=1.0,
+                     lora_name=TEST_LORA.split("/")[1])
+    graph.add("PreviewAny", source=add_cast(graph, lora)[1])
+    with pytest.raises(PromptFailed) as caught:
+        client.run(graph.prompt)
+    assert "it carries the injection 'bypass_lora' over" in caught.value.exception_message
 
 
 # ---------------------------------------------------------------- where weights are streamed

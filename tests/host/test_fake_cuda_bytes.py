@@ -4,6 +4,7 @@ PyTorch's own allocators and ComfyUI's own pager run here, with ComfyUI's defaul
 each other choice of allocator.
 """
 
+import re
 
 import pytest
 from support import timed
@@ -28,15 +29,17 @@ from support.worlds import (
 )
 
 from tools import advice
-from tools.client import PromptFailed
+from tools.client import PromptFailed, node_texts
 from tools.graph import (
     Graph,
     add_checkpoint,
     add_guard,
+    add_ksampler,
+    add_purge,
     add_sampler,
     forget_everything,
 )
-from tools.models import TEST_CHECKPOINT
+from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_FP16, TEST_LORA
 
 pytestmark = [pytest.mark.host, pytest.mark.fakecuda]
 
@@ -195,6 +198,24 @@ def test_every_node_and_every_route_leaves_the_device_as_it_was(device):
     ask_every_route(device, prompt_id)
     forget_everything(client)  # ComfyUI's node cache may hold some hundred bytes on the device
     client.post_when_idle("/headroom/purge", {})
+    assert device.driver.device().used_bytes == device.fresh_bytes
+
+
+def test_a_purge_leaves_no_byte_of_a_model_that_sampled_with_a_lora_hook(device):
+    """Dynamic VRAM samples with hooks on a copy of the model, which it keeps on the device."""
+    graph = Graph()
+    checkpoint = add_checkpoint(graph, TEST_CHECKPOINT_FP16)
+    hooks = graph.add("CreateHookLora", lora_name=TEST_LORA.split("/")[1], strength_model=1.0,
+                      strength_clip=0.0)
+    text = graph.add("CLIPTextEncode", clip=checkpoint[1], text="a red cube")
+    positive = graph.add("ConditioningSetProperties", cond_NEW=text, strength=1.0,
+                         set_cond_area="default", hooks=hooks)
+    latent = graph.add("EmptyLatentImage", width=64, height=64, batch_size=1)
+    sampled = add_ksampler(graph, checkpoint[0], positive, text, latent)
+    purge = add_purge(graph, value=sampled)
+    report = node_texts(device.client.run(graph.prompt))[purge.id]
+    weights = re.search(r"models: BaseModel: ([\d.]+) MiB of weights unloaded", report)
+    assert float(weights[1]) > 10
     assert device.driver.device().used_bytes == device.fresh_bytes
 
 

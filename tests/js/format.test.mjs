@@ -43,6 +43,14 @@ test("a badge shows by how much memory rose, to what, and the time; and says cac
   assert.equal(badgeText({ ...node, seconds: 0, cached: true }, EN), "cached");
 });
 
+test("where there is less room a badge leaves out the level, then the time", () => {
+  const node = { peak_vram_mib: 92, growth_mib: 48, seconds: 3.4, cached: false };
+  const texts = (all, t) => [200, 140, 75, 0].map((pixels) => badgeText(all, t, pixels));
+  assert.deepEqual(texts(node, EN), ["+48, 92 MiB in all · 3.4 s", "+48 MiB · 3.4 s", "+48 MiB", "+48 MiB"]);
+  assert.deepEqual(texts({ ...node, growth_mib: 0 }, EN), Array(4).fill("3.4 s"));
+  assert.deepEqual(texts({ ...node, cached: true }, ZH), Array(4).fill("已缓存"));
+});
+
 test("a node that took neither memory nor time has no badge", () => {
   const idle = { peak_vram_mib: 0, growth_mib: 0, seconds: 0.0004, cached: false };
   assert.equal(badgeText(idle, EN), "");

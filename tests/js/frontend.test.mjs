@@ -20,6 +20,15 @@ test("a frontend with none of it: no node, no badge, our own tab, no file, the w
   assert.equal(bare.version(), "unknown");
 });
 
+test("a badge has what the title and the pack's name leave of a node in Nodes 2.0", () => {
+  const on = (nodes2, header = {}) => frontendOf({ setting: { get: () => nodes2 } }, { document: { querySelector: () => header } });
+  const ours = { title: "Offload Model", size: [300, 100], constructor: { nodeData: { python_module: "custom_nodes.headroom" } } };
+  assert.equal(on(false).badgeRoom(ours), Infinity);
+  assert.equal(on(true, null).badgeRoom(ours), Infinity);  // newer frontends draw badges below
+  assert.equal(on(true).badgeRoom(ours), 300 - 85 - 8 * "Offload Model  headroom".length);
+  assert.equal(on(true).badgeRoom({ title: "VAE解码", size: [140, 46] }), 225 - 85 - 8 * 7);
+});
+
 test("a node without badges gets none", () => {
   frontendOf({}, { LGraphBadge: class {} }).addBadge({}, () => ({}));
 });

@@ -66,6 +66,7 @@ test("showing a node opens its subgraph, selects it alone and centres it once th
 
 function badgesOn(state) {
   return createBadges({
+    room: () => Infinity,
     graph: () => state.graph,
     path: () => state.path ?? "",
     shown: () => state.shown,

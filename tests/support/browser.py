@@ -66,6 +66,11 @@ AS_NEW = """async () => {
 CHANGE = """async ([name, value]) => { const { setting } = app.extensionManager;
   const before = setting.get(name); await setting.set(name, value); return before; }"""
 GONE = f"""() => !document.querySelector(".headroom-panel, .p-dialog-mask, {MESSAGE}")"""
+# Titles of nodes that Nodes 2.0 ends with an ellipsis.
+CUT_TITLES = """() => [...document.querySelectorAll("[data-node-id] *")]
+    .filter(each => getComputedStyle(each).textOverflow === "ellipsis"
+      && each.scrollWidth > each.clientWidth).map(each => each.innerText?.trim())
+    .filter(text => app.graph._nodes.some(node => node.title === text))"""
 WIDTH, HEIGHT = 1500, 1000
 PATIENCE_MS = 120_000  # a machine with too few cores needs a while to load the page
 

@@ -98,7 +98,7 @@ class Encoder:
     def tokenize(self, text):
         return [len(text)]
 
-    def encode_from_tokens_scheduled(self, tokens, show_pbar=True):
+    def encode_from_tokens_scheduled(self, tokens):
         made = torch.full((1, 4), float(tokens[0])) * 2
         return [[made, {"pooled_output": made[:, :2]}]]
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from support.blocks import state
 from support.mapped import assert_same, open_files
+from support.quantised import quantised
 
 from headroom.actions.mapping import Mapped, map_modules
 from headroom.base.private_file import CHUNK_BYTES
@@ -36,6 +37,20 @@ def test_mapped_weights_are_bit_identical_and_keep_ties_strides_and_dtypes(tmp_p
     assert module.head.weight.data_ptr() == module.embed.weight.data_ptr()
     once = {tensor.data_ptr(): tensor for tensor in module.state_dict().values()}
     assert mapped == Mapped(0, 0, written_bytes=sum(t.nbytes for t in once.values()))
+
+
+def test_a_quantised_weight_is_mapped_with_its_scales(tmp_path):
+    weight = quantised(torch.randn(2048, 64))
+    module = torch.nn.Module()
+    module.weight = torch.nn.Parameter(weight, requires_grad=False)
+    inner = module.weight._qdata, module.weight._params.scale
+    expected = [part.clone() for part in inner]
+    size = 2048 * 64 + 2048 * 4
+    assert map_modules([module], tmp_path) == Mapped(0, 0, written_bytes=size)
+    assert map_modules([module], tmp_path) == Mapped(before_bytes=size, earlier_bytes=0,
+                                                     written_bytes=0)
+    assert all(map(torch.equal, (one.view(torch.uint8) for one in inner),
+                   (one.view(torch.uint8) for one in expected)))
 
 
 def test_rss_falls_by_the_size_of_the_model_within_five_percent(tmp_path):

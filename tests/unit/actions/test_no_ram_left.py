@@ -55,7 +55,7 @@ class Table(torch.nn.Module):
 class Encoder:
     def tokenize(self, text):
         return text
-    def encode_from_tokens_scheduled(self, tokens, show_pbar=True):
+    def encode_from_tokens_scheduled(self, tokens):
         return [[big, {}]]
 
 torch.manual_seed(1)

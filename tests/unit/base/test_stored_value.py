@@ -2,12 +2,14 @@
 
 import json
 import math
+import struct
 
 import pytest
 import torch
 from safetensors.torch import load
 
 import simgpu
+from headroom.base import stored_value
 from headroom.base.stored_value import Damaged, Unstorable, from_bytes, to_bytes
 
 KEY = "k" * 64
@@ -171,3 +173,13 @@ def test_a_value_that_was_read_tells_comfyui_its_size():
     read = from_bytes(to_bytes(written, KEY), KEY)
     assert sum(bytes_of(read).values()) >= sum(bytes_of(written).values()) - written[0][0].nbytes
     assert sum(bytes_of(read).values()) >= written[0][0].nbytes
+
+
+def test_a_header_that_would_take_gigabytes_to_read_is_neither_written_nor_read(monkeypatch):
+    with pytest.raises(Unstorable, match="more than 10 MB of text and numbers"):
+        to_bytes([[torch.ones(2), {"codes": list(range(10**6))}]], KEY)
+    monkeypatch.setattr(stored_value.json, "loads", lambda text: pytest.fail("it was read"))
+    data = struct.pack("<Q", 50_000_000) + b"[" * 64
+    assert not stored_value.is_ours(data)
+    with pytest.raises(Damaged):
+        from_bytes(data, KEY)

@@ -5,9 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from support.hosts import Patcher
 from support.nets import SIZE, Net, is_near, rows
 
 import headroom
+from headroom.cast.functions import holds_a_part
 
 
 @pytest.fixture
@@ -127,3 +129,14 @@ def test_a_function_over_the_original_is_refused_by_name(change, where):
     with pytest.raises(ValueError, match=f"Net: its {where} is a function over"):
         headroom.cast(net)
     assert {weight.dtype for weight in net.parameters()} == {torch.float32}
+
+
+def test_what_works_on_a_part_is_found_behind_functions_and_objects_and_not_behind_patchers():
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4))
+    manager = SimpleNamespace(hooks=[SimpleNamespace(module=module[0])])
+
+    def inject(_patcher):
+        return manager.hooks
+
+    assert holds_a_part({"lora": [SimpleNamespace(inject=inject)]}, module)
+    assert not holds_a_part([Patcher(module), torch.nn.Linear(4, 4), lambda: None], module)

@@ -89,6 +89,13 @@ def test_a_folder_that_may_not_be_entered_is_a_miss(cache):
         assert stored(cache) == "the disk refused: Permission denied"
 
 
+def test_a_folder_below_one_that_may_not_be_entered_is_a_miss(cache):
+    cache.folder.parent.chmod(0o700)
+    with nobody():
+        assert cache.get(KEY) is None
+        assert stored(cache) == "the disk refused: Permission denied"
+
+
 def test_a_file_in_place_of_the_folder_is_a_miss(tmp_path):
     (tmp_path / "embeddings").write_bytes(b"")
     cache = EmbeddingCache(tmp_path / "embeddings")

@@ -20,7 +20,7 @@ class Encoder:
     def tokenize(self, text):
         return list(text)
 
-    def encode_from_tokens_scheduled(self, tokens, show_pbar=True):
+    def encode_from_tokens_scheduled(self, tokens):
         assert torch.is_inference_mode_enabled()
         self.asked.append("".join(tokens))
         view = self.buffer[len(tokens) : len(tokens) + 2]
@@ -144,10 +144,10 @@ def test_an_interrupt_keeps_what_was_encoded_before(lookup):
     encoder = Encoder()
     plain = encoder.encode_from_tokens_scheduled
 
-    def stops(tokens, show_pbar=True):
+    def stops(tokens):
         if tokens == list("bb"):
             raise Interrupt
-        return plain(tokens, show_pbar)
+        return plain(tokens)
 
     encoder.encode_from_tokens_scheduled = stops
     with pytest.raises(Interrupt):

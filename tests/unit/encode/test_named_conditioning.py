@@ -8,7 +8,7 @@ from safetensors import safe_open
 
 from headroom.base.node_types import ClassInfo, NodeType
 from headroom.base.stored_value import to_bytes
-from headroom.encode import named_nodes
+from headroom.encode import named_conditioning, named_nodes
 from headroom.encode.encoders import encoders_above, is_made_of, loaders_in, name_of
 from headroom.encode.named_conditioning import (
     MAX_FILE_BYTES,
@@ -91,6 +91,12 @@ def test_the_encoder_is_its_loader_and_the_loras_on_it(host):
     assert name_of([]) == "an encoder that is not known"
 
 
+def test_names_that_a_foreign_file_tells_are_one_short_line_without_codes_for_a_terminal():
+    files = [{"name": "t5\n[INFO] all is well\x1b[2J" + "x" * 10**6, "size": 1, "content": ""}]
+    told = name_of([{"class_type": "CLIPLoader", "files": files}])
+    assert told.startswith("t5?[INFO] all is well?[2Jx") and len(told) == 500
+
+
 def test_the_same_file_under_another_name_is_the_same_encoder(host):
     (loader, _), [present] = encoders(host), loaders_in(prompt(), host)
     assert is_made_of(loader, present)
@@ -144,6 +150,13 @@ def test_a_conditioning_with_live_objects_is_refused_and_leaves_nothing(tmp_path
     with pytest.raises(NotUsable, match="hooks"):
         save([[torch.ones(1), {"hooks": object()}]], tmp_path / "a.safetensors", [])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_too_large_to_be_loaded_is_not_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr(named_conditioning, "MAX_FILE_BYTES", 1 << 20)
+    with pytest.raises(NotUsable, match="it has more than 1.0 MiB"):
+        save([[torch.zeros(1 << 20), {}]], tmp_path / "large.safetensors", [])
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_disk_that_refuses_is_one_sentence_and_the_old_file_stays(tmp_path, monkeypatch):

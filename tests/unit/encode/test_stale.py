@@ -112,11 +112,13 @@ def test_a_value_that_cannot_be_kept_does_not_stop_the_reading_of_others(look_up
 
 
 @pytest.mark.parametrize(("file", "named"), [
-    ("EasyNegative.pt", "easynegative"), ("bad_(v2).safetensors", r"bad_\(v2\)")])
+    ("EasyNegative.pt", "easynegative"), ("bad_(v2).safetensors", r"bad_\(v2\)"),
+    ("cafe\u0301.pt", "caf\u00e9")])
 def test_a_textual_inversion_changes_the_key_however_its_name_is_written(
     look_up, monkeypatch, tmp_path, seen, file, named
 ):
-    """Windows finds a name in other letters; ComfyUI takes the backslashes out of a prompt."""
+    """Windows finds a name in other letters, macOS with its accents apart from them; ComfyUI takes
+    the backslashes out of a prompt."""
     path, prompt = tmp_path / file, f"a cat, embedding:{named}"
     host_files = types.SimpleNamespace(embedding_files=lambda: [path] if path.exists() else [])
     monkeypatch.setitem(sys.modules, "headroom.host.files", host_files)

@@ -30,7 +30,7 @@ class Encoder:
     def tokenize(self, text):
         return text
 
-    def encode_from_tokens_scheduled(self, tokens, show_pbar=True):
+    def encode_from_tokens_scheduled(self, tokens):
         return [[self.buffer[None, :ROWS], {"pooled_output": self.buffer[:1], "guidance": 3.5}]]
 
 

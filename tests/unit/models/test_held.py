@@ -2,6 +2,7 @@
 
 import torch
 from support.hosts import Host, Patcher
+from support.quantised import quantised
 
 from headroom.models import held
 from headroom.models.held import HeldModels, float32_bytes
@@ -38,3 +39,9 @@ def test_weights_count_in_the_dtype_that_goes_to_the_gpu():
     assert float32_bytes(model) == 4 * 20
     model[0].weight_comfy_model_dtype = torch.bfloat16
     assert float32_bytes(model) == 4 * 4
+
+
+def test_a_quantised_weight_is_none_in_float32_whatever_dtype_it_tells():
+    model = torch.nn.Linear(1024, 1024, bias=False)
+    model.weight = torch.nn.Parameter(quantised(model.weight), requires_grad=False)
+    assert model.weight.dtype == torch.float32 and float32_bytes(model) == 0

@@ -111,6 +111,34 @@ def test_a_bare_module_returns_to_the_gpu_when_it_is_used_there_again(gpu):
     assert module.weight.device.type == "cuda"
 
 
+def test_a_module_that_accelerate_runs_on_the_gpu_is_refused_and_runs_as_before(gpu):
+    from accelerate import dispatch_model
+
+    module = dispatch_model(torch.nn.Linear(8, 8), {"": 0}, force_hooks=True)
+    value = torch.randn(2, 8)  # the hooks move it to the GPU
+    with torch.inference_mode():
+        expected = module(value).cpu()
+        with pytest.raises(ValueError, match="load the model without device_map"):
+            headroom.offload(module)
+        assert torch.equal(module(value).cpu(), expected)
+
+
+def test_a_pipeline_that_accelerate_spread_over_devices_is_refused(pipeline):
+    from accelerate import dispatch_model
+
+    pipeline.unet = dispatch_model(pipeline.unet, {"": 0}, force_hooks=True)
+    with pytest.raises(ValueError, match="load the model without device_map"):
+        headroom.offload(pipeline)
+    assert on_gpu(pipeline) == ["unet"]
+
+
+def test_a_module_that_accelerate_keeps_off_the_gpu_is_left_alone(gpu):
+    from accelerate import cpu_offload
+
+    module = cpu_offload(torch.nn.Linear(8, 8), execution_device=torch.device("cpu"))
+    assert "the model was not on it" in headroom.offload(module).headline
+
+
 def test_purge_returns_the_allocators_cache_to_the_driver(gpu):
     tensor = torch.zeros(2**20, device="cuda")
     del tensor

@@ -6,6 +6,7 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from support.quantised import quantised
 
 from headroom.base.device import MIB
 from headroom.measure.snapshot import Snapshot
@@ -131,6 +132,25 @@ def test_weights_in_a_mapped_file_count_apart_from_those_in_ram(pack, tmp_path, 
         living_patchers=lambda: [patcher, patcher], source_files=lambda _: []))
     (found,) = parts()["models"]
     assert (found["mib"], found["mapped_mib"], found["pinned_mib"]) == (4.0, 8.0, 4.0)
+
+
+def test_the_memory_of_quantised_weights_is_that_of_their_model(pack, monkeypatch):
+    model = torch.nn.Linear(1024, 1024, bias=False)
+    model.weight = torch.nn.Parameter(quantised(model.weight), requires_grad=False)
+    patcher = SimpleNamespace(model=model, pinned=set())
+    monkeypatch.setattr(held, "current_host", lambda: SimpleNamespace(
+        living_patchers=lambda: [patcher], source_files=lambda _: []))
+    (found,) = parts()["models"]
+    assert found["mib"] == pytest.approx(1 + 4 / 1024, abs=0.001)
+
+
+def test_the_copy_that_a_dynamic_model_keeps_for_hooks_is_a_model_too(pack, monkeypatch):
+    kept = torch.nn.Linear(1024, 1024, bias=False)
+    patcher = SimpleNamespace(model=torch.nn.Identity(), non_dynamic_delegate_model=(kept, ()))
+    monkeypatch.setattr(held, "current_host", lambda: SimpleNamespace(
+        living_patchers=lambda: [patcher], source_files=lambda _: []))
+    (found,) = parts()["models"]
+    assert (found["class"], found["mib"]) == ("Linear", 4.0)
 
 
 def test_where_the_kernel_tells_nothing_the_figures_are_null_and_not_zero(tmp_path):

@@ -122,8 +122,15 @@ class OddTensor(torch.Tensor):
     pass
 
 
+class OwnPatcher(comfy.model_patcher.ModelPatcher):
+    """A pack's class with a `clone` that hands on whatever it is asked, as that of ComfyUI-GGUF."""
+
+    def clone(self, *args, **kwargs):
+        return super().clone(*args, **kwargs)
+
+
 class CastOdd:
-    """A MODEL over two small layers that no cast can take: `overflow`, `odd class` or `fp8`."""
+    """A MODEL over two small layers that most casts cannot take."""
 
     CATEGORY = "headroom_probe"
     RETURN_TYPES = (ANY,)
@@ -131,7 +138,8 @@ class CastOdd:
 
     @classmethod
     def INPUT_TYPES(cls):
-        return {"required": {"kind": (["overflow", "odd class", "fp8", "compiled"],)}}
+        kinds = ["overflow", "odd class", "fp8", "compiled", "own patcher"]
+        return {"required": {"kind": (kinds,)}}
 
     def run(self, kind):
         net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
@@ -146,10 +154,47 @@ class CastOdd:
         if kind in ("odd class", "fp8"):
             net[1].weight = torch.nn.Parameter(weight, requires_grad=False)
         offload = torch.device("cpu")
-        patcher = comfy.model_patcher.ModelPatcher(net, mm.get_torch_device(), offload)
+        made = OwnPatcher if kind == "own patcher" else comfy.model_patcher.ModelPatcher
+        patcher = made(net, mm.get_torch_device(), offload)
         if kind == "compiled":
             patcher.add_object_patch("0", torch.nn.Sequential(net[0]))
         return (patcher,)
+
+
+class CastUpscaler:
+    """LTX's latent upscaler by 1.5, which filters with a buffer, in small."""
+
+    CATEGORY = "headroom_probe"
+    RETURN_TYPES = (ANY,)
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {}}
+
+    def run(self):
+        from comfy.ldm.lightricks.latent_upsampler import LatentUpsampler
+
+        torch.manual_seed(0)
+        net = LatentUpsampler(torch.nn, in_channels=4, mid_channels=32, num_blocks_per_stage=1,
+                              spatial_scale=1.5, rational_resampler=True).requires_grad_(False)
+        return (comfy.model_patcher.ModelPatcher(net, mm.get_torch_device(), torch.device("cpu")),)
+
+
+class CastUpscaled:
+    """A latent of one frame, upscaled as LTXVLatentUpsampler does it: in the model's dtype."""
+
+    CATEGORY = "headroom_probe"
+    RETURN_TYPES = ("LATENT",)
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"model": (ANY,)}}
+
+    def run(self, model):
+        latent = torch.ones(1, 4, 1, 8, 8, dtype=next(model.model.parameters()).dtype)
+        return ({"samples": model.model(latent).float()},)
 
 
 class Streamed(comfy.model_patcher.ModelPatcher):
@@ -180,5 +225,6 @@ class CastStreamed:
 
 
 NODE_CLASS_MAPPINGS = {
-    cls.__name__: cls for cls in (CastProbe, CastLoad, CastNear, CastOdd, CastStreamed)
+    cls.__name__: cls
+    for cls in (CastProbe, CastLoad, CastNear, CastOdd, CastUpscaler, CastUpscaled, CastStreamed)
 }
