@@ -156,7 +156,7 @@ class Store:
         which = None if prompt_ids is None else json.dumps(list(prompt_ids))
         self._db.execute(
             "DELETE FROM prompts WHERE entry IS NOT NULL AND "
-            "(?1 IS NULL OR id IN (SELECT value FROM json_each(?1)))", (which,))
+            "(:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)))", {"ids": which})
 
     # ---------------------------------------------------- what came of it
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import torch
@@ -38,11 +39,13 @@ NAMES = (
 def register() -> torch.library.Library:
     """Make the CUDA device the simulated one; undone by the library's `_destroy()`."""
     library = torch.library.Library("aten", "IMPL")
+    is_named = "allow_override" in signature(library.impl).parameters  # PyTorch 2.7 needs no leave
+    leave = {"allow_override": True} if is_named else {}
     with warnings.catch_warnings():
         # A torch built for CUDA has kernels for a real GPU there, and says that they are hidden.
         warnings.filterwarnings("ignore", message=r"(?s).*other operators may also be overridden")
         for name in NAMES:
-            library.impl(name, _kernel(name), "CUDA", allow_override=True)
+            library.impl(name, _kernel(name), "CUDA", **leave)
     return library
 
 
