@@ -40,22 +40,6 @@ def test_what_stays_on_the_gpu_with_gpu_only_is_moved_and_counted(all_on_gpu):
     assert after_all.allocated_bytes == after_one.allocated_bytes
 
 
-def core_encode(gpu, count):
-    """The same prompts through ComfyUI's own node, to compare."""
-    graph = Graph()
-    clip = graph.add("ProbeEncoder", kind="sd15", seed=0)
-    texts = graph.add("ProbeTexts", lines="\n".join(f"prompt {n}" for n in range(count)))
-    graph.add("ProbeConditioning", a=graph.add("CLIPTextEncode", clip=clip, text=texts))
-    gpu.client.run(graph.prompt, timeout=1200)
-    return gpu.collect()
-
-
-def test_the_counter_sees_what_the_core_node_keeps_on_the_gpu_with_gpu_only(all_on_gpu):
-    all_on_gpu.unload()
-    one, many = core_encode(all_on_gpu, 1), core_encode(all_on_gpu, 20)
-    assert many.allocated_bytes > one.allocated_bytes
-
-
 def test_a_run_from_the_disk_cache_uses_no_byte_of_the_gpu(gpu):
     import torch
     from safetensors.torch import save_file
