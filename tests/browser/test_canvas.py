@@ -78,17 +78,6 @@ def test_badges_of_an_api_prompt_are_there_again_with_its_tab(cpu_server, open_p
     comfy.until(lambda: comfy.badges()["3"])
 
 
-def test_badges_of_one_workflow_do_not_appear_on_another(cpu_server, open_page):
-    comfy = open_page(cpu_server).load_prompt(picture(seed=4))
-    comfy.run()
-    comfy.until(lambda: comfy.badges()["3"])
-    comfy.page.evaluate(AS_ANOTHER)
-    comfy.loaded(3)
-    for shown in (False, True):  # the texts are worked out anew
-        comfy.set("Headroom.Badges.Show", shown)
-    assert comfy.badges()["3"] == []
-
-
 def test_badges_can_be_switched_off_and_on(cpu_server, open_page):
     comfy = open_page(cpu_server).load_prompt(picture(seed=5))
     comfy.run()
@@ -126,12 +115,6 @@ def test_new_nodes_start_with_the_values_from_the_settings_and_loaded_ones_keep_
     loaded = comfy.page.evaluate(read.replace("_nodes.at(-1)", "getNodeById(2)"))
     comfy.set("Headroom.Defaults.PurgeVRAMUnload", "all models")
     assert (added, loaded) == ("no models", "all models")
-
-
-def test_the_settings_stand_in_a_group_of_their_own(cpu_server, open_page):
-    comfy = open_page(cpu_server)
-    open_settings(comfy)
-    comfy.page.get_by_text("Show memory and time on nodes after a run").wait_for()
 
 
 def test_a_chosen_language_is_shown_by_an_open_panel_and_badges_at_once(cpu_server, open_page):

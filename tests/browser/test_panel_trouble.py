@@ -78,21 +78,6 @@ def test_while_the_server_is_down_buttons_are_off_and_say_why_and_come_back_with
     comfy.problems.clear()
 
 
-def test_a_node_that_was_interrupted_is_not_called_failed(gpu, open_page):
-    comfy = open_page(gpu).load_prompt(sampling(seed=64, size=512))
-    panel = comfy.open_panel()
-    comfy.queue()
-    runs = "/headroom/runs?limit=1"
-    comfy.until(lambda: any(each["class_type"] == "KSampler" and each["status"] == "running"
-                            for run in comfy.get(runs)["runs"] for each in run["nodes"]))
-    comfy.page.evaluate("() => app.extensionManager.command.execute('Comfy.Interrupt')")
-    comfy.until(lambda: comfy.get(runs)["runs"][0]["status"] == "interrupted", timeout=240)
-    row = panel.locator("tr.headroom-stopped")
-    row.wait_for()
-    assert "interrupted here" in row.locator("td").first.get_attribute("title")
-    assert panel.locator(".headroom-failed").count() == 0
-
-
 def test_a_node_that_is_gone_is_said_to_be_on_another_canvas_or_deleted(gpu, open_page):
     comfy = open_page(gpu).load_prompt(picture(seed=66))
     panel = comfy.open_panel()

@@ -79,9 +79,8 @@ def ended(run):
     return run if run.get("status") not in (None, "running") else None
 
 
-@pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
-def test_the_button_of_the_offer_gives_the_picture(gpu, open_page, nodes2):
-    comfy = open_page(gpu, nodes2=nodes2).load_prompt(sampling(seed=60 + nodes2))
+def test_the_button_of_the_offer_gives_the_picture(gpu, open_page):
+    comfy = open_page(gpu).load_prompt(sampling(seed=60))
     run = fails_once(gpu, comfy)
     offer = comfy.page.locator(f"[data-offer='{run['prompt_id']}']")
     offer.wait_for()

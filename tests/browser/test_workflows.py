@@ -93,10 +93,9 @@ def test_every_workflow_survives_a_save_and_a_reload(gpu, open_page, declared):
         assert titles == [group["title"] for group in workflow(name)["groups"]], name
 
 
-@CANVAS
-def test_a_workflow_from_the_templates_runs_and_the_page_shows_its_record(gpu, open_page, nodes2):
+def test_a_workflow_from_the_templates_runs_and_the_page_shows_its_record(gpu, open_page):
     forget_everything(gpu.client)
-    comfy = open_page(gpu, nodes2=nodes2)
+    comfy = open_page(gpu)
     page = comfy.page
     page.evaluate("() => app.extensionManager.command.execute('Comfy.BrowseTemplates')")
     page.get_by_role("dialog").get_by_text(FOLDER_NAME, exact=True).click()

@@ -57,24 +57,6 @@ def test_an_unchanged_queue_does_not_cast_again(client):
 # ---------------------------------------------------------------- refusals
 
 
-def test_a_float16_overflow_is_refused_by_name_and_the_model_stays(client):
-    graph = Graph()
-    odd = graph.add("CastOdd", kind="overflow")
-    graph.add("PreviewAny", source=add_cast(graph, odd, "float16")[1])
-    with pytest.raises(PromptFailed) as caught:
-        client.run(graph.prompt)
-    message = caught.value.exception_message
-    assert "float16: 1.weight holds 1e+06, but float16 ends at 65504" in message
-    graph = Graph()
-    odd = graph.add("CastOdd", kind="overflow")
-    looked = probe(graph, odd)
-    cast = add_cast(graph, odd)
-    same = graph.add("ProbeSame", a=cast, b=odd)
-    shown = run(client, graph)
-    assert set(shown[looked.id]["weights"].values()) == {"float32"}
-    assert shown[same.id]["same"] is False
-
-
 def test_a_model_in_a_patcher_class_of_another_pack_is_cast(client):
     graph = Graph()
     cast = add_cast(graph, graph.add("CastOdd", kind="own patcher"))
@@ -95,18 +77,12 @@ def test_quantised_models_pass_through_and_the_report_says_so(client, kind, why)
     assert shown[cast.id].startswith(f"0 MiB saved: not cast: it is quantised ({why})")
 
 
-@pytest.mark.parametrize(("feed", "message"), [
-    ("compiled", "a replaced 0 over the old weights; connect Cast bf16 before the node that added"),
-    ("latent", "expects a model on the input `model`, but got a dict"),
-])
-def test_what_cannot_be_cast_is_refused_in_one_sentence(client, feed, message):
+def test_a_compiled_model_is_refused_in_one_sentence(client):
     graph = Graph()
-    value = (graph.add("CastOdd", kind="compiled") if feed == "compiled"
-             else graph.add("EmptyLatentImage", width=64, height=64, batch_size=1))
-    graph.add("PreviewAny", source=add_cast(graph, value)[1])
-    with pytest.raises(PromptFailed) as caught:
+    graph.add("PreviewAny", source=add_cast(graph, graph.add("CastOdd", kind="compiled"))[1])
+    with pytest.raises(PromptFailed, match="a replaced 0 over the old weights; connect Cast bf16 "
+                                           "before the node that added"):
         client.run(graph.prompt)
-    assert message in caught.value.exception_message
 
 
 def test_an_upscaler_of_latents_that_filters_with_a_buffer_runs_near_the_original(

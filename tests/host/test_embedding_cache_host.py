@@ -96,19 +96,6 @@ def test_another_encoder_and_another_weight_do_not_hit(client):
     assert "1 of 2 prompts read" in Encoding(text="a cat\na (dog:1.31)").run(client).report
 
 
-def test_damaged_and_foreign_files_are_encoded_again_and_replaced(client, user_folder):
-    first = Encoding().run(client)
-    damaged, foreign = files(user_folder)
-    good = {path: path.read_bytes() for path in (damaged, foreign)}
-    damaged.write_bytes(good[damaged][:-4] + b"evil")
-    foreign.write_bytes(good[damaged])
-    forget_everything(client)
-    second = Encoding().run(client)
-    assert second.loaded and second.digest == first.digest
-    assert "0 of 2 prompts read, 2 encoded and written" in second.report
-    assert {path: path.read_bytes() for path in files(user_folder)} == good
-
-
 def test_a_textual_inversion_file_named_in_the_prompt_counts(client, server):
     import torch
 
@@ -239,11 +226,3 @@ def test_the_key_covers_comfyuis_version_the_code_of_packs_and_the_tokenizers(cl
     assert codes["CLIPLoader"] == codes["LoraLoader"] == codes["CLIPTextEncodeSD3"] == ""
     assert len(codes["ProbeEncoder"]) == len(codes["HeadroomEncodeToCPU"]) == 64
     assert codes["ProbeEncoder"] != codes["HeadroomEncodeToCPU"]
-
-
-def test_a_folder_that_takes_nothing_costs_no_prompt(client, user_folder):
-    right = Encoding(cache="off").run(client)
-    (user_folder / "__headroom").mkdir(exist_ok=True)
-    (user_folder / "__headroom" / "embeddings").write_bytes(b"a file in place of the folder")
-    blocked = Encoding().run(client)
-    assert blocked.digest == right.digest and "the disk refused: " in blocked.report

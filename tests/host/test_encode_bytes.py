@@ -40,22 +40,6 @@ def test_what_stays_on_the_gpu_with_gpu_only_is_moved_and_counted(all_on_gpu):
     assert after_all.allocated_bytes == after_one.allocated_bytes
 
 
-def core_encode(gpu, count):
-    """The same prompts through ComfyUI's own node, to compare."""
-    graph = Graph()
-    clip = graph.add("ProbeEncoder", kind="sd15", seed=0)
-    texts = graph.add("ProbeTexts", lines="\n".join(f"prompt {n}" for n in range(count)))
-    graph.add("ProbeConditioning", a=graph.add("CLIPTextEncode", clip=clip, text=texts))
-    gpu.client.run(graph.prompt, timeout=1200)
-    return gpu.collect()
-
-
-def test_the_counter_sees_what_the_core_node_keeps_on_the_gpu_with_gpu_only(all_on_gpu):
-    all_on_gpu.unload()
-    one, many = core_encode(all_on_gpu, 1), core_encode(all_on_gpu, 20)
-    assert many.allocated_bytes > one.allocated_bytes
-
-
 def test_a_run_from_the_disk_cache_uses_no_byte_of_the_gpu(gpu):
     import torch
     from safetensors.torch import save_file
@@ -96,42 +80,23 @@ def test_a_latent_on_the_gpu_is_moved_and_its_bytes_come_back(all_on_gpu):
     assert all_on_gpu.collect().allocated_bytes == size
 
 
-def cast_and_sampled(gpu, seed):
-    """Cast a model and a text encoder, sample with both, and return the picture's facts."""
-    graph = Graph()
-    loader = graph.add("CheckpointLoaderSimple", ckpt_name="headroom_test_sd15.safetensors")
-    model = graph.add("HeadroomCastBF16", model=loader[0], dtype="bfloat16", keep_float32="")
-    clip = graph.add("HeadroomCastBF16", model=loader[1], dtype="bfloat16", keep_float32="")
-    text = graph.add("HeadroomEncodeToCPU", clip=clip, text=f"a cat {seed}", split="one prompt",
-                     release_encoder=True, cache="off")
-    latent = graph.add("EmptyLatentImage", width=64, height=64, batch_size=1)
-    sample = graph.add("KSampler", model=model, positive=text, negative=text, latent_image=latent,
-                       seed=seed, steps=1, cfg=1.0, sampler_name="euler", scheduler="normal",
-                       denoise=1.0)
-    shown = graph.add("ProbeTensor", value=sample)
-    return node_texts(gpu.client.run(graph.prompt, timeout=600))[shown.id]
-
-
-@pytest.mark.parametrize(("work", "tries"), [("encode", 4), ("cast", 2)])
-def test_running_out_of_memory_anywhere_inside_leaves_nothing_wrong_behind(gpu, work, tries):
-    def run(number):
-        if work == "cast":
-            return cast_and_sampled(gpu, number)
-        return encode(gpu, 1, start=number)[1][0]["digest"]
+def test_running_out_of_memory_anywhere_inside_leaves_nothing_wrong_behind(gpu):
+    def run():
+        return encode(gpu, 1, start=5)[1][0]["digest"]
 
     gpu.unload()
     allocations = gpu.ledger().allocations
-    before = run(5)
+    before = run()
     count = gpu.ledger().allocations - allocations
     failures = 0
-    for step in range(tries):
+    for quarter in range(4):
         gpu.unload()
-        gpu.arm_fault(at=1 + step * count // tries)
+        gpu.arm_fault(at=1 + quarter * count // 4)
         try:
-            assert run(5) == before
+            assert run() == before
         except PromptFailed as error:
             failures += 1
             assert error.out_of_memory, error
         gpu.disarm()
         assert gpu.unload().allocated_bytes == 0
-    assert failures >= 1 and run(5) == before
+    assert failures >= 1 and run() == before

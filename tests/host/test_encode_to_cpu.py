@@ -5,7 +5,7 @@ import json
 import pytest
 from support.encodings import CHECKPOINT, PACK, write_text_lora, write_word
 
-from tools.client import PromptFailed, node_texts, was_interrupted
+from tools.client import node_texts, was_interrupted
 from tools.graph import Graph
 
 pytestmark = pytest.mark.host
@@ -62,35 +62,6 @@ def test_the_conditioning_is_the_one_of_clip_text_encode_bit_by_bit(client, kind
     for item in told:
         assert_in_ram_of_its_own(item)
     assert len({item["digest"] for item in told}) == len(PROMPTS)
-
-
-def test_the_comparison_notices_different_conditioning(client):
-    graph = Graph()
-    clips = [graph.add("ProbeEncoder", kind="sd15", seed=seed) for seed in (1, 2)]
-    ours = add_encode(graph, clips[0], "a cat")
-    core = graph.add("CLIPTextEncode", clip=clips[1], text="a cat")
-    (told,) = facts(client, graph, compare(graph, ours, core))
-    assert told["same"] is False
-
-
-def test_one_prompt_per_line_gives_a_list_in_order_without_blank_lines(client):
-    graph = Graph()
-    clip = graph.add("ProbeEncoder", kind="sdxl", seed=0)
-    ours = add_encode(graph, clip, "a cat\n\n  \n a dog\r\na cat", split="one prompt per line")
-    check = graph.add("ProbeConditioning", a=ours)
-    alone = [graph.add("ProbeConditioning", a=graph.add("CLIPTextEncode", clip=clip, text=text))
-             for text in ("a cat", "a dog")]
-    told = [item["digest"] for item in facts(client, graph, check, *alone)]
-    assert told == [told[0], told[1], told[0], told[0], told[1]] and told[0] != told[1]
-
-
-def test_nothing_but_blank_lines_is_one_clear_sentence(client):
-    graph = Graph()
-    clip = graph.add("ProbeEncoder", kind="sd15", seed=0)
-    ours = add_encode(graph, clip, "\n  \n", split="one prompt per line")
-    graph.add("ProbeConditioning", a=ours)
-    with pytest.raises(PromptFailed, match="every line of the input `text` is blank"):
-        client.run(graph.prompt)
 
 
 def test_textual_inversion_embeddings_count_as_in_the_core_node(client, server):
@@ -209,13 +180,6 @@ def test_a_list_of_texts_from_another_node_loads_and_releases_the_encoder_once(c
     report = node_texts(entry)[ours.id]
     assert report.count("left loaded for the next text of the list") == 2
     assert report.count("encoder released") == 1
-
-
-def test_a_missing_encoder_is_one_clear_sentence(client):
-    graph = Graph()
-    graph.add("ProbeConditioning", a=add_encode(graph, graph.add("ProbeNoEncoder"), "a cat"))
-    with pytest.raises(PromptFailed, match="expects a text encoder on the input `clip`"):
-        client.run(graph.prompt)
 
 
 def test_an_interrupt_stops_between_prompts(client):

@@ -31,14 +31,6 @@ def text_of(entry, node_id):
     return "\n".join(entry["outputs"][node_id]["text"])
 
 
-def test_the_report_lists_every_node_before_it(server):
-    client = server.client()
-    entry = client.run({"1": work(), "2": work(value=["1", 0]), "3": report(value=["2", 0])})
-    text = text_of(entry, "3")
-    assert "TimedWork (#1)" in text and "TimedWork (#2)" in text
-    assert "so far on cpu" in text and "peak RAM" in text
-
-
 def test_data_is_the_record_that_http_gives(server):
     client = server.client()
     prompt = {"1": work(), "2": report(value=["1", 0]),
@@ -78,15 +70,3 @@ def test_the_value_goes_through_and_nothing_runs_again_unasked(server):
     entry = client.run(prompt)
     run = client.get_json(f"/headroom/runs/{entry['prompt_id']}")
     assert all(node["cached"] for node in run["nodes"])
-
-
-def test_it_works_at_the_end_and_alone(server):
-    client = server.client()
-    entry = client.run({"1": report()})
-    assert "Memory Report (#1) [running]" in text_of(entry, "1")
-
-
-def test_a_title_in_any_script_can_be_drawn(server):
-    client = server.client()
-    prompt = {"1": {**work(), "_meta": {"title": "加载检查点 🚀"}}, "2": report(value=["1", 0])}
-    assert "加载检查点 🚀 (#1)" in text_of(client.run(prompt), "2")

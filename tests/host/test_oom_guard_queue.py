@@ -123,17 +123,6 @@ def test_16_interrupts_during_recoveries_leave_the_host_as_it_was(gpu):
     assert loaded(gpu) == models and gpu.collect().allocated_bytes == allocated
 
 
-def test_attempts_appear_in_the_run_of_the_prompt(gpu):
-    gpu.client.run(prompt_of(11))
-    gpu.arm_fault(at=400)
-    entry = gpu.client.run(prompt_of(12))
-    run = gpu.client.get_json(f"/headroom/runs/{entry['prompt_id']}")
-    [attempt] = run["oom"]
-    assert attempt["class_type"] == "KSampler"
-    assert attempt["recovered"] is True
-    assert attempt["attempt"] == 1
-
-
 @pytest.mark.parametrize(("node", "failures", "words"), [
     ("OomLoraLeftOut", 2, "first"),
     ("OomControlLeftOut", 1, "control could not be applied"),

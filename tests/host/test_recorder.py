@@ -50,8 +50,8 @@ def test_a_run_is_recorded_with_and_without_a_client(server, client_id):
     assert run["seconds"] >= nodes["2"]["spans"][0][1]
 
 
-def test_the_very_first_node_of_a_prompt_is_seen_to_begin(server):
-    client = server.client()
+def test_the_very_first_node_of_a_prompt_is_seen_to_begin(plain):
+    client = plain.client()
     for _ in range(5):
         entry = client.run({"1": node("TimedWork")})
         run, nodes = record(client, entry)
@@ -108,8 +108,8 @@ def test_nodes_made_by_expansion_belong_to_the_node_on_the_canvas(server):
     assert_apart(nodes.values())
 
 
-def test_a_loop_by_expansion_is_recorded_turn_by_turn(server):
-    client = server.client()
+def test_a_loop_by_expansion_is_recorded_turn_by_turn(plain):
+    client = plain.client()
     _, nodes = record(client, client.run({"1": node("TimedLoop", turns=4)}))
     assert sum(item["class_type"] == "TimedWork" for item in nodes.values()) == 4
     assert sum(item["class_type"] == "TimedLoop" for item in nodes.values()) == 4
@@ -118,8 +118,8 @@ def test_a_loop_by_expansion_is_recorded_turn_by_turn(server):
     assert_apart(nodes.values())
 
 
-def test_a_list_is_one_span_of_the_node_that_ran_for_each_item(server):
-    client = server.client()
+def test_a_list_is_one_span_of_the_node_that_ran_for_each_item(plain):
+    client = plain.client()
     entry = client.run({"1": node("TimedList"), "2": node("TimedWork", 0.01, value=["1", 0])})
     run, nodes = record(client, entry)
     own = own_times(entry)["2"]
@@ -127,8 +127,8 @@ def test_a_list_is_one_span_of_the_node_that_ran_for_each_item(server):
     assert_holds(run, nodes["2"], {"began": own[0]["began"], "ended": own[-1]["ended"]})
 
 
-def test_async_nodes_overlap_and_keep_their_own_time(server):
-    client = server.client()
+def test_async_nodes_overlap_and_keep_their_own_time(plain):
+    client = plain.client()
     entry = client.run({
         "1": node("TimedAsync", 0.2), "2": node("TimedAsync", 0.2),
         "3": node("TimedWork", 0.05),
@@ -143,8 +143,8 @@ def test_async_nodes_overlap_and_keep_their_own_time(server):
 
 
 @pytest.mark.parametrize("kind", ["TimedLazy", "TimedLazyAsync"])
-def test_a_lazy_node_is_not_charged_for_the_nodes_it_waits_for(server, kind):
-    client = server.client()
+def test_a_lazy_node_is_not_charged_for_the_nodes_it_waits_for(plain, kind):
+    client = plain.client()
     entry = client.run({"1": node("TimedWork", 0.3), "2": node(kind, 0.02, value=["1", 0])})
     run, nodes = record(client, entry)
     own = own_times(entry)["2"][0]
@@ -155,8 +155,8 @@ def test_a_lazy_node_is_not_charged_for_the_nodes_it_waits_for(server, kind):
 
 
 @pytest.mark.parametrize("kind", ["TimedFail", "TimedAsyncFail"])
-def test_a_failure_is_recorded_with_the_node_that_raised(server, kind):
-    client = server.client()
+def test_a_failure_is_recorded_with_the_node_that_raised(plain, kind):
+    client = plain.client()
     prompt_id = client.queue({
         "1": node("TimedWork"), "2": node(kind, 0.05, value=["1", 0]),
         "3": node("TimedWork", value=["2", 0]),
@@ -198,8 +198,8 @@ def test_an_interrupt_is_recorded_and_the_next_run_too(server):
     assert run["status"] == "success" and nodes["1"]["status"] == "done"
 
 
-def test_a_prompt_without_progress_makes_its_server_not_ready(server):
-    client, setting = server.client(), "/settings/Headroom.Server.NoProgressSeconds"
+def test_a_prompt_without_progress_makes_its_server_not_ready(plain):
+    client, setting = plain.client(), "/settings/Headroom.Server.NoProgressSeconds"
     client.post_json(setting, 1)
     try:
         prompt_id = client.queue({"1": node("TimedWork", 60)})

@@ -141,3 +141,15 @@ def test_a_node_that_starts_torchs_peaks_again_has_at_least_what_was_seen(two, w
     first = nodes["1"]["devices"][0]
     assert first["peak_vram_mib"] == first["vram_before_mib"] + 700
     assert first["peak_vram_at_most_mib"] == (first["peak_vram_mib"] if at_most else None)
+
+
+def test_what_a_quick_purge_freed_shows_at_its_own_node(two):
+    two.client.run({"1": node("TimedMemory", mib=200, keep=True)})
+    _, nodes = record(two.client, two.client.run({
+        "1": node("TimedDrop"),
+        "2": {"class_type": "HeadroomPurgeVRAM", "inputs": {
+            "value": ["1", 0], "unload": "all models", "only_below_free_mib": 0,
+            "free_ram": False, "reset_node_cache": False, "run": "every time"}},
+    }))
+    purge = nodes["2"]
+    assert purge["vram_before_mib"] - purge["vram_after_mib"] >= 200

@@ -21,7 +21,7 @@ def test_ram_that_a_node_takes_and_gives_back_shows_as_the_peak(plain):
     assert run["device"] == "cpu"
 
 
-def test_a_queue_of_a_thousand_prompts_ends_with_every_one_counted(plain):
+def test_of_a_queue_of_two_hundred_prompts_all_are_counted_and_the_last_fifty_kept(plain):
     client = plain.client()
 
     def ended():
@@ -31,13 +31,14 @@ def test_a_queue_of_a_thousand_prompts_ends_with_every_one_counted(plain):
         return sum(float(line.split()[-1]) for line in counts)
 
     before = ended()
-    ids = [client.queue({"1": node("TimedWork", 0.0)}) for _ in range(1000)]
+    ids = [client.queue({"1": node("TimedWork", 0.0)}) for _ in range(200)]
     assert client.get("/headroom/ready")[0] == 200
     client.wait(ids[-1], timeout=300)
-    wait_until(lambda: ended() - before >= 1000)
-    assert ended() - before == 1000
+    wait_until(lambda: ended() - before >= 200)
+    assert ended() - before == 200
     newest = [run["prompt_id"] for run in client.get_json("/headroom/runs")["runs"]]
     assert newest == ids[:-51:-1]
+    assert client.get(f"/headroom/runs/{ids[0]}")[0] == 404
 
 
 def test_after_the_idle_minutes_of_the_browsers_user_the_models_leave(plain):
@@ -50,17 +51,6 @@ def test_after_the_idle_minutes_of_the_browsers_user_the_models_leave(plain):
     assert client.request("POST", path, 0)[0] == 200
     client.run({"1": node("TimedSlowModel", 0.0)})
     assert client.get_json("/headroom/memory")["models"] != []
-
-
-def test_what_our_nodes_did_is_part_of_the_record(plain):
-    client = plain.client()
-    prompt = {"1": node("TimedWork"), "2": node("TimedNote", value=["1", 0])}
-    run, _ = record(client, client.run(prompt))
-    assert [(item["node_id"], item["action"], item["freed_mib"]) for item in run["actions"]] == [
-        ("2", "purge", 12.5)
-    ]
-    attempts = [(item["attempt"], item["recovered"], item["class_type"]) for item in run["oom"]]
-    assert attempts == [(1, False, "TimedNote"), (2, True, "TimedNote")]
 
 
 def test_a_recovery_is_told_to_the_browser_once(plain):
@@ -109,15 +99,6 @@ def test_a_garbage_collection_amid_a_prompt_takes_nothing_of_ours_away(plain):
                   "2": node("TimedAsync")}  # the event loop turns before the purge
         record(client, client.run(prompt))
     assert "Task was destroyed" not in plain.log_text()
-
-
-def test_the_last_fifty_runs_are_kept(plain):
-    client = plain.client()
-    ids = [client.queue({"1": node("TimedWork", 0.0)}) for _ in range(55)]
-    client.wait(ids[-1])
-    found = client.get_json("/headroom/runs")["runs"]
-    assert [run["prompt_id"] for run in found] == ids[:-51:-1]
-    assert client.get(f"/headroom/runs/{ids[0]}")[0] == 404
 
 
 def test_a_prompt_that_is_refused_leaves_no_record(plain):

@@ -1,14 +1,10 @@
 """A prompt without any guard runs out of memory in a real ComfyUI and gets a rerun."""
 
-import argparse
-import sys
 
 import pytest
 from support.oom import PACK
 from support.rescue import chain, key, pixels, told, written
 
-from tools import bench_run
-from tools.bench_device import Device
 from tools.client import PromptFailed
 from tools.rescued import RESCUE, Lives, live, picture, video, wait_until
 
@@ -89,17 +85,6 @@ def test_a_controlnet_that_the_first_run_left_half_made_begins_anew(gpu):
         gpu.client.run(half.prompt)
 
 
-def test_the_benchmark_that_fails_every_allocation_finds_no_problem(gpu, monkeypatch, tmp_path):
-    """A small run: some allocations of the tiny video model, no known result a second time."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    module, device = bench_run.load("rescue_sweep"), Device(gpu.client, room_mib=2048)
-    args = argparse.Namespace(stride=[500], minutes=9, state=tmp_path / "state.jsonl")
-    found = module.run_on(device, args, ["Wan through a guider"])
-    assert found["problems"] == [] and found["rescued"] >= 1
-    args.minutes = 0
-    assert module.run_on(device, args, ["Wan through a guider"]) == found
-
-
 def test_a_sampler_fed_by_a_guider_is_guarded_through_it(gpu):
     graph = video(write="OomWrites", value=None, key=key())
     gpu.unload()
@@ -166,17 +151,6 @@ def test_the_rerun_comes_before_everything_else_that_waits(gpu):
     assert order[-3:] == [first_id, second_id, other_id]
     numbers = [gpu.client.history(one)["prompt"][0] for one in order[-3:]]
     assert numbers == sorted(numbers)
-
-
-def test_a_rerun_that_fails_is_the_end_and_its_text_names_both(gpu):
-    lives = live(gpu.client, chain(fails=True, times=2))
-    assert not lives.succeeded
-    failure = told(gpu, lives.second_id)["failure"]
-    assert f"The rerun of prompt {lives.first_id}" in failure["text"]
-    assert failure["can_rescue"] is False
-    assert told(gpu, lives.second_id)["rescued_as"] is None
-    status, answer = gpu.client.post_json("/headroom/rescue", {"prompt_id": lives.second_id})
-    assert status == 409 and "the rerun of" in answer["error"]
 
 
 def test_the_error_of_a_guard_in_a_rerun_is_told_with_the_first(gpu):

@@ -83,28 +83,6 @@ def test_a_guarded_prompt_keeps_the_workflow_and_the_prompt_of_its_user(gpu):
     assert json.loads(written["prompt"]) == entry["prompt"][2] == picture(43).prompt
 
 
-def test_the_picture_of_a_second_run_keeps_the_prompt_of_its_user(gpu):
-    gpu.arm_fault(above_bytes=100_000, times=1)
-    lives = live(gpu.client, picture(45).prompt)
-    gpu.disarm()
-    assert lives.succeeded and lives.second is not None
-    [saved] = pictures(gpu.client, lives.second)
-    written = json.loads(Image.open(io.BytesIO(saved)).info["prompt"])
-    assert written == lives.second["prompt"][2] == picture(45).prompt
-
-
-def test_a_queue_shows_the_prompts_of_its_users(gpu):
-    extra = {"headroom": {"guard": True}}
-    slow = gpu.client.queue(picture(46, size=256).prompt, extra_data=extra)
-    waits = gpu.client.queue(picture(47).prompt, extra_data=extra)
-    listed = gpu.client.get_json("/queue")
-    for wanted in (slow, waits):
-        gpu.client.wait(wanted)
-    shown = {item[1]: item[2] for group in listed.values() for item in group}
-    assert shown[waits] == picture(47).prompt
-    assert shown.get(slow, picture(46, size=256).prompt) == picture(46, size=256).prompt
-
-
 def test_a_prompt_that_is_wrong_is_refused_as_without_a_guard(gpu):
     prompt = picture(44).prompt
     prompt["sampler"]["inputs"]["model"] = ["1", 2]

@@ -50,9 +50,7 @@ def slow_model(client):
 
 
 @pytest.mark.parametrize(("kind", "holder"), [
-    ("TimedLeakInModule", "leaking.KEPT"), ("TimedLeakOnNode", "TimedLeakOnNode"),
-    ("TimedLeakFrames", "TimedLeakFrames"),
-    ("TimedLeakNone", None)])
+    ("TimedLeakInModule", "leaking.KEPT"), ("TimedLeakNone", None)])
 def test_a_node_that_keeps_50_mib_a_run_is_named_after_five_runs(client, kind, holder):
     forget_everything(client)  # also the node of the test before, and what it kept
     client.run({"1": node("TimedWork", 0)})  # ComfyUI lets go of it before the next prompt
@@ -89,13 +87,6 @@ def test_memory_tells_devices_ram_and_loaded_models(client, slow_model):
 def test_who_holds_ram_is_told_beside_a_model_that_is_just_being_made(client):
     run = f"/headroom/runs/{client.run({'begun': node('ProbeBegun')})['prompt_id']}"
     wait_until(lambda: client.get_json(run)["ram_held"] is not None)  # it is looked up seldom
-
-
-def test_a_purge_answers_with_its_report(client):
-    status, report = client.post_json("/headroom/purge", {})
-    assert status == 200
-    assert {"text", "headline", "steps", "freed_mib", "freed_rss_mib"} <= set(report)
-    assert report["freed_mib"] == 0 and "process RSS" in report["text"]
 
 
 def test_an_offload_takes_the_model_it_names(client):
@@ -137,13 +128,10 @@ def test_a_purge_leaves_the_models_it_is_told_to_keep(client):
     assert client.get_json("/headroom/memory")["models"] == []
 
 
-@pytest.mark.parametrize("prefix", ["", "/api"])
-@pytest.mark.parametrize(
-    ("route", "body"),
-    [("purge", {}), ("purge", {"unload": "no models"}), ("offload", {"model": "m1"})],
-)
-def test_nothing_is_done_while_a_prompt_runs(client, running, prefix, route, body):
-    status, answer = client.post_json(f"{prefix}/headroom/{route}", body)
+@pytest.mark.parametrize(("route", "body"), [
+    ("/headroom/purge", {"unload": "no models"}), ("/api/headroom/offload", {"model": "m1"})])
+def test_nothing_is_done_while_a_prompt_runs(client, running, route, body):
+    status, answer = client.post_json(route, body)
     assert status == 409 and "prompt is running or queued" in answer["error"]
     assert client.get_json("/headroom/memory")["busy"] is True
 
@@ -156,8 +144,7 @@ def test_while_a_prompt_runs_no_model_counts_as_idle(client, running):
     assert status == 503 and "a prompt runs" in answer["reason"]
 
 
-@pytest.mark.parametrize("route", ["purge", "offload"])
-@pytest.mark.parametrize("body", [[], {"path": "/etc/passwd"}, {"unload": 3, "model": 3}])
+@pytest.mark.parametrize(("route", "body"), [("purge", {"path": "/etc/passwd"}), ("offload", [])])
 def test_a_bad_body_is_refused_even_while_a_prompt_runs(client, running, route, body):
     status, answer = client.post_json(f"/headroom/{route}", body)
     assert status == 400 and answer["error"].startswith("Expected")

@@ -17,7 +17,7 @@ PACKS = Path(__file__).resolve().parent.parent / "host" / "packs"
 # Always there, so that modules with different ones share a server; none does anything by itself.
 COMMON = tuple(
     PACKS / f"headroom_{name}"
-    for name in ("bench", "oom_probe", "probe", "probe_cast", "probe_diffusers", "probe_encoders",
+    for name in ("bench", "oom_probe", "probe", "probe_cast", "probe_encoders",
                  "probe_lists", "small_encoders", "timed")
 )
 # The test models are so small that threads only get in each other's way.

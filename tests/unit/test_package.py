@@ -1,5 +1,6 @@
 """The package stands alone: without ComfyUI it imports, and imports little."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -12,21 +13,27 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run_python(code):
+@pytest.fixture(scope="module")
+def imported():
+    """The modules in a process that has imported the package, and then what a server starts."""
+    code = ("import headroom, json, sys; first = [*sys.modules]; import headroom.start; "
+            "from headroom.api import gauges, metrics, routes; "
+            "print(json.dumps([first, [*sys.modules]]))")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return json.loads(done.stdout)
 
 
-def test_the_package_imports_without_comfyui_and_does_not_import_it():
-    code = "import headroom, sys; print([m for m in sys.modules if m == 'headroom.host.core'])"
-    assert run_python(code) == "[]"
+def test_the_package_imports_without_comfyui_and_does_not_import_it(imported):
+    assert "headroom.host.core" not in imported[0]
 
 
-def test_nothing_heavy_comes_with_it():
-    heavy = "{'matplotlib', 'transformers', 'diffusers', 'aiohttp', 'PIL'}"
-    code = f"import headroom, sys; print(sorted({heavy} & set(sys.modules)))"
-    assert run_python(code) == "[]"
+def test_nothing_heavy_comes_with_it(imported):
+    assert {"matplotlib", "transformers", "diffusers", "aiohttp", "PIL"}.isdisjoint(imported[0])
+
+
+def test_the_library_of_the_metrics_is_imported_by_the_first_request_and_not_before(imported):
+    assert "headroom.api.metrics" in imported[1] and "prometheus_client" not in imported[1]
 
 
 def packages_in(lines):

@@ -56,9 +56,9 @@ def test_every_node_and_every_route_works_and_claims_nothing(monkeypatch, caplog
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-@pytest.mark.parametrize("kind", ["npu", "mlu"])
-def test_the_same_holds_on_accelerators_that_torch_knows_by_a_plugin(kind):
-    done = subprocess.run([sys.executable, "-c", PLUGIN, kind], capture_output=True, text=True)
+def test_the_same_holds_on_accelerators_that_torch_knows_by_a_plugin():
+    """As "npu" or "mlu": torch makes the same of every such name."""
+    done = subprocess.run([sys.executable, "-c", PLUGIN, "npu"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

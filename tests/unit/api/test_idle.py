@@ -62,13 +62,6 @@ def test_the_server_decides_before_the_browser_and_nonsense_counts_as_never(
     assert idle_after(clock, server, browser).minutes == minutes
 
 
-def test_a_wrong_word_in_the_environment_is_told_once(clock, caplog):
-    idle_after(clock, "soon")
-    idle_after(clock, "soon")
-    [record] = caplog.records
-    assert "HEADROOM_IDLE_MINUTES to be a whole number of minutes" in record.getMessage()
-
-
 class Report:
     headline = "512.0 MiB of VRAM freed"
 

@@ -287,13 +287,6 @@ def test_where_a_first_step_freed_enough_no_model_goes_to_disk(monkeypatch, spar
     assert spared["calls"] == 0
 
 
-def test_a_wrong_word_is_told_once(caplog, spared):
-    watch("many")
-    watch("many")
-    [record] = caplog.records
-    assert "HEADROOM_RAM_FREE_MIB to be a whole number of MiB" in record.getMessage()
-
-
 def test_models_go_when_ram_is_short_and_one_line_says_so(caplog, spared):
     caplog.set_level(logging.INFO)
     found = watch()

@@ -53,34 +53,6 @@ def test_the_file_is_an_ordinary_safetensors_file_without_pickle():
     assert b"pickle" not in data and b"\x80\x04" not in data[:4096]
 
 
-def test_every_flipped_bit_is_noticed():
-    data = to_bytes([[torch.ones(1, 2, 2), {"pooled_output": None}]], KEY)
-    for position in range(len(data)):
-        damaged = bytearray(data)
-        damaged[position] ^= 1 << (position % 8)
-        try:
-            restored = from_bytes(bytes(damaged), KEY)
-        except Damaged:
-            continue
-        # A flip between blanks of the header, say, is harmless: the value must be untouched.
-        assert same(restored, [[torch.ones(1, 2, 2), {"pooled_output": None}]]), position
-
-
-@pytest.mark.parametrize("length", [0, 3, 8, 50, 200, -1])
-def test_a_file_cut_short_is_noticed(length):
-    with pytest.raises(Damaged):
-        from_bytes(to_bytes(conditioning(), KEY)[:length], KEY)
-
-
-@pytest.mark.parametrize("data", [
-    b"", b"hello", b"\xff" * 64, b"\x80\x04\x95", (2).to_bytes(8, "little") + b"{}",
-    (2).to_bytes(8, "little") + b"[]",
-])
-def test_a_foreign_file_is_refused(data):
-    with pytest.raises(Damaged):
-        from_bytes(data, KEY)
-
-
 def test_a_file_under_the_wrong_name_is_refused():
     with pytest.raises(Damaged, match="for another prompt"):
         from_bytes(to_bytes(conditioning(), KEY), "other")

@@ -1,7 +1,6 @@
 """The benchmark of what a recovery costs, on a stand-in device that only compares sizes."""
 
 import importlib
-from argparse import Namespace
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -98,47 +97,6 @@ def test_by_hand_the_batch_runs_in_as_few_parts_as_fit(result):
 def test_the_table_tells_both_prompts_and_the_ratio_to_the_best_by_hand(result):
     (line,) = rows_of("recovery_cost", {"classes": {"SD1.5": result}}, lambda one, _: one)
     assert "60 %: 1, 0; 0; 0.50, 2.00" in line[1]
-
-
-def test_the_table_has_the_median_of_all_prompts_but_the_first(bench):
-    runs = [{"copied_mib": copied, "launches": copied} for copied in (7, 1, 3)]
-    assert bench.median(runs)["copied_mib"] == 3
-    assert bench.median(runs[:2])["copied_mib"] == 7
-    assert bench.median(runs[:1])["copied_mib"] == 7
-
-
-def test_it_measures_nothing_without_the_fake_driver(bench):
-    with pytest.raises(bench.NotHere):
-        bench.run(Namespace(fake_cuda=False))
-
-
-def part(percent, commit, need=678, name="SD1.5"):
-    """A result with one share of one class."""
-    share = {"commit": commit, "mib": need * percent // 100}
-    one = {"need_mib": need, "batch": 8, "picture": [512, 512, 1],
-           "shares": {f"{percent} %": share}}
-    return {"steps": 2, "dynamic_vram": True, "classes": {name: one}}
-
-
-def shares(result):
-    return {name: {percent: share.get("commit") for percent, share in one["shares"].items()}
-            for name, one in result["classes"].items()}
-
-
-def test_shares_that_are_measured_apart_are_recorded_together(bench):
-    first = bench.merged(part(60, "a"), part(100, "b"))
-    assert list(shares(first)["SD1.5"].items()) == [("100 %", "b"), ("60 %", "a")]
-    both = bench.merged(first, part(60, "c", 9000, name="SDXL"))
-    assert shares(bench.merged(both, part(60, "d"))) == {
-        "SD1.5": {"100 %": "b", "60 %": "d"}, "SDXL": {"60 %": "c"}}
-
-
-def test_shares_of_another_need_or_of_an_unknown_commit_are_not_kept(bench):
-    assert shares(bench.merged(part(60, "a"), part(100, "b", need=700))) == {
-        "SD1.5": {"100 %": "b"}}
-    unknown = part(60, "a")
-    del unknown["classes"]["SD1.5"]["shares"]["60 %"]["commit"]
-    assert shares(bench.merged(unknown, part(60, "c", name="SDXL"))) == {"SDXL": {"60 %": "c"}}
 
 
 def test_a_share_tells_its_commit_and_the_command_that_measures_it_alone(result):

@@ -16,59 +16,24 @@ class Block(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.proj = torch.nn.Linear(SIZE, SIZE)
-        self.parts = torch.nn.ModuleList([torch.nn.Linear(SIZE, SIZE)])
         self.register_buffer("scale", torch.rand(SIZE, SIZE) + 0.5)
-        self.heads, self.seen = 2, []
 
 
-def block(forward, **more):
-    return type("Made", (Block,), {"forward": forward, **more})
-
-
-def by_rows(self, x):
-    batch, width = x.shape
-    heads = x.view(batch, self.heads, width // self.heads).reshape(batch, width)
-    return functional.linear(heads, self.proj.weight.mul(self.scale), bias=self.proj.bias)
-
-
-def in_a_list(self, x):
-    total = [layer.weight for layer in self.parts]
-    return torch.matmul(x, torch.stack(total)[0] + self.scale[:SIZE])
-
-
-def keeps_its_dtype(self, x):
-    x *= self.scale[0]
-    return functional.linear(x, self.proj.weight)
-
-
-def notes_and_doubles(self, x):
-    self.last = x
-    return functional.linear(x, self.proj.weight) * 2
-
-
-def decides(self, x):
-    return self.proj(x) if x.sum() > 0 else self.proj(x * 2)
+def block(forward):
+    return type("Made", (Block,), {"forward": forward})
 
 
 FORWARDS = {
     "the weight of a layer times a buffer": block(
         lambda self, x: functional.linear(x, self.proj.weight * self.scale)),
-    "after its shape was unpacked": block(by_rows),
-    "in a list of layers": block(in_a_list),
     "by an operator": block(lambda self, x: x @ (self.scale @ self.proj.weight.float())),
     "by a buffer alone": block(lambda self, x: self.proj(x) @ self.scale),
-    "in a method": block(lambda self, x: self.mixed(x),
-                         mixed=lambda self, x: functional.linear(x, self.proj.weight / self.scale)),
-    "in a property": block(lambda self, x: functional.linear(x, self.kernel),
-                           kernel=property(lambda self: self.scale + self.proj.weight)),
     "in an einsum": block(
         lambda self, x: torch.einsum("bi,oi->bo", x, self.proj.weight - self.scale)),
     "a buffer in the dtype of the input": block(
         lambda self, x: functional.linear(x, self.proj.weight * self.scale.to(x.dtype))),
     "a weight beside a buffer": block(
         lambda self, x: functional.linear(x, self.proj.weight) * self.scale[0]),
-    "an input changed in place": block(keeps_its_dtype),
-    "something noted in the module": block(notes_and_doubles),
     "a comparison with a buffer": block(
         lambda self, x: torch.where(self.scale[0] > 1, self.proj(x), x)),
 }

@@ -22,14 +22,14 @@ def status(field):
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
 
-layers, side, dtype = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+layers, side = int(sys.argv[2]), int(sys.argv[3])
 make = lambda n: torch.nn.Sequential(*[torch.nn.Linear(side, side, bias=False) for _ in range(n)])
-headroom.cast(make(4), dtype)  # what is loaded at the first use counts for nobody
+headroom.cast(make(4), "float16")  # what is loaded at the first use counts for nobody
 module = make(layers)
 gc.collect()
 before = status("VmRSS")
 open("/proc/self/clear_refs", "w").write("5")
-done = headroom.cast(module, dtype)
+done = headroom.cast(module, "float16")
 after, peak = status("VmRSS"), status("VmHWM")
 print(json.dumps({"after": after - before, "peak": peak - before, "saved": done.saved_bytes}))
 """
@@ -44,10 +44,9 @@ def can_reset_the_peak():
 
 
 @pytest.mark.skipif(not can_reset_the_peak(), reason="needs Linux's /proc to reset the peak of RSS")
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_peak_ram_is_the_original_the_copy_and_at_most_one_tensor(dtype):
+def test_peak_ram_is_the_original_the_copy_and_at_most_one_tensor():
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(ROOT), str(LAYERS), str(SIDE), dtype],
+        [sys.executable, "-c", CHILD, str(ROOT), str(LAYERS), str(SIDE)],
         capture_output=True, text=True,
     )
     assert done.returncode == 0, done.stderr

@@ -37,37 +37,10 @@ def test_a_stored_value_is_found_and_no_other(cache):
     assert files(cache) == ["a.safetensors"]
 
 
-def test_a_damaged_file_counts_as_missing_and_is_replaced(cache):
-    cache.put("a", value(1))
-    path = cache.folder / "a.safetensors"
-    path.write_bytes(path.read_bytes()[:-1] + b"\x00")
-    assert cache.get("a") is None
-    cache.put("a", value(2))
-    assert number_of(cache.get("a")) == 2
-
-
-def test_a_file_renamed_to_another_key_counts_as_missing(cache):
-    cache.put("a", value(1))
-    (cache.folder / "a.safetensors").rename(cache.folder / "b.safetensors")
-    assert cache.get("b") is None
-
-
 def test_nothing_is_left_of_a_value_that_cannot_be_stored(cache):
     with pytest.raises(Unstorable):
         cache.put("a", [object()])
     assert not cache.folder.exists() or files(cache) == []
-
-
-def test_nothing_is_left_of_a_write_that_failed(cache, monkeypatch):
-    def full(self, data):
-        with self.open("wb") as file:
-            file.write(data[:10])
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(OSError, match="No space"):
-        cache.put("a", value(1))
-    assert files(cache) == []
 
 
 def test_the_least_recently_used_files_leave_first(cache):
@@ -101,22 +74,6 @@ def test_parts_of_a_crashed_write_leave_and_those_of_another_server_stay(cache):
     assert files(cache) == ["a.safetensors", "y.2.part"]
 
 
-def test_a_file_that_another_server_removed_is_simply_missing(cache):
-    cache.put("a", value(1))
-    (cache.folder / "a.safetensors").unlink()
-    assert cache.get("a") is None and cache.trim() == 0
-
-
-def test_a_folder_that_may_only_be_read_serves_hits(cache, monkeypatch):
-    cache.put("a", value(1))
-
-    def refuse(*_):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("headroom.encode.disk_cache.os.utime", refuse)
-    assert number_of(cache.get("a")) == 1
-
-
 def test_the_limit_comes_from_the_environment(monkeypatch, caplog):
     monkeypatch.setenv("HEADROOM_EMBEDDING_CACHE_MIB", "12")
     assert limit_bytes() == 12 * 2**20
@@ -147,11 +104,11 @@ print("hits", hits)
 """
 
 
-def test_three_servers_share_one_folder_and_never_read_a_wrong_or_partial_value(cache):
+def test_two_servers_share_one_folder_and_never_read_a_wrong_or_partial_value(cache):
     command = [sys.executable, "-c", WORKER, str(ROOT), str(cache.folder)]
     workers = [
         subprocess.Popen([*command, str(seed)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for seed in range(3)
+        for seed in range(2)
     ]
     answers = [(*worker.communicate(timeout=120), worker.returncode) for worker in workers]
     assert all(code == 0 for *_, code in answers), answers

@@ -122,15 +122,6 @@ def test_the_node_that_runs_when_the_prompt_ends_is_the_one_that_failed():
     assert spans(nodes) == {"1": [(0, 4)], "2": [(1, 4)]}
 
 
-def test_an_async_node_that_failed_is_named_by_comfyui():
-    nodes = table(async_nodes={"1", "2"})
-    nodes.started("1", at(0))
-    nodes.started("2", at(1))
-    nodes.run_ended(at(4))
-    nodes.settle("2")
-    assert statuses(nodes) == {"1": "stopped", "2": "failed"}
-
-
 def test_nodes_that_wait_when_another_fails_are_stopped():
     nodes = table()
     nodes.started("lazy", at(0))

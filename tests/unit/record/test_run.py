@@ -87,15 +87,6 @@ def test_a_short_peak_below_the_largest_ever_is_exact_when_it_stayed_reserved():
     assert peak(nodes(run)["2"]) == (100, 100)
 
 
-def test_a_short_peak_that_was_given_back_at_once_is_exact():
-    torch = Torch().take(5000).give_back(5000)
-    run = begun(torch)
-    run.node_starts("1", at(1, torch))
-    run.node_finishes("1", at(2, torch.take(508).give_back(508)))
-    assert peak(nodes(run)["1"]) == (608, 608)
-    assert peak(run_json(run, 3)) == (608, 608)
-
-
 def test_readings_amid_a_node_take_nothing_from_its_peak():
     torch = Torch()
     run = begun(torch)
@@ -107,23 +98,6 @@ def test_readings_amid_a_node_take_nothing_from_its_peak():
     run.node_finishes("2", at(6, torch.take(50)))
     assert peak(nodes(run)["1"]) == (608, 608)
     assert peak(nodes(run)["2"]) == (150, 150)
-
-
-def test_a_node_that_starts_torchs_counter_again_has_at_least_what_was_seen():
-    torch = Torch()
-    run = begun(torch)
-    run.node_starts("1", at(1, torch))
-    run.observe(amid(2, torch.take(508)))
-    run.node_finishes("1", at(3, torch.take(400).give_back(900).begin_again()))
-    assert peak(nodes(run)["1"]) == (608, None)
-
-
-def test_an_allocator_that_does_not_count_leaves_a_node_with_at_least():
-    torch = Torch(counts=False).take(5000).give_back(5000)
-    run = begun(torch)
-    run.node_starts("1", at(1, torch))
-    run.node_finishes("1", at(2, torch.take(508)))
-    assert peak(nodes(run)["1"]) == (608, None)
 
 
 def test_a_peak_may_belong_to_any_node_since_the_reading_before():

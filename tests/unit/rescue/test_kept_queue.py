@@ -305,13 +305,6 @@ def test_a_disk_that_fails_is_one_warning_and_the_queue_goes_on(tmp_path, caplog
     assert "not kept in a file" in record.getMessage() and "disk is full" in record.getMessage()
 
 
-def test_a_folder_that_cannot_be_made_is_one_warning(tmp_path, caplog):
-    (tmp_path / "queue").write_text("")
-    server = KeptQueue(FakeQueue([], [item(1, "a")]), tmp_path / "queue", "keep")
-    server.changed()
-    assert len(caplog.records) == 1
-
-
 def test_the_environment_wins_over_the_setting_and_a_wrong_word_is_told_once(caplog):
     environment._told.clear()
     assert queue_of({}, {}) == "keep"

@@ -105,13 +105,6 @@ def test_a_prompt_that_comfyui_refuses_is_told_in_one_sentence(bench):
         bench.rescue.ask("a")
 
 
-def test_a_survived_error_does_not_make_a_later_error_out_of_memory(bench):
-    bench.begin()
-    bench.rescue.error_is_handled(OOM)
-    bench.end(ValueError("wrong"))
-    assert bench.host.queued == []
-
-
 def test_a_fallback_that_fails_because_memory_had_run_out_counts_as_it(bench, monkeypatch):
     monkeypatch.setattr("headroom.rescue.kept.executing_node", lambda: ("a", "3"))
     mixed = RuntimeError("Expected all tensors to be on the same device, but found two")
@@ -190,10 +183,11 @@ def test_a_question_that_comes_before_the_decision_waits_for_it(bench):
     bench.rescue.prompt_is_over, told = lambda *_: None, bench.rescue.prompt_is_over
     bench.end()
     asked, answers = threading.Event(), []
-    bench.rescue._is_in_executor = lambda running: asked.set()  # it has left, and is asked for
+    decided = bench.rescue._running.is_decided
+    wait, decided.wait = decided.wait, lambda seconds: asked.set() or wait(seconds)
     asking = threading.Thread(target=lambda: answers.append(bench.rescue.facts("a")["rescued_as"]))
     asking.start()
-    asked.wait(5)
+    assert asked.wait(5)
     told()
     asking.join(5)
     assert answers == [bench.only_queued[1]]

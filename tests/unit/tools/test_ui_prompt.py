@@ -4,7 +4,6 @@ import pytest
 from support.saved import INFOS, OBJECT_INFO, PROMPT, WORKFLOW, node_of, saved
 
 from tools import ui_prompt
-from tools.errors import DevError
 from tools.node_info import node_infos
 
 
@@ -63,11 +62,6 @@ def test_widget_values_by_name_and_those_a_newer_node_has_gained_are_filled_in()
     assert ui_prompt.api_prompt(workflow, INFOS)["4"]["inputs"]["steps"] == 2
     node_of(workflow, "Sample")["widgets_values"] = [9, "fixed"]
     assert ui_prompt.api_prompt(workflow, INFOS)["4"]["inputs"]["steps"] == 20
-
-
-def test_a_node_that_the_server_lacks_is_named():
-    with pytest.raises(DevError, match=r"no node 'Save' \(node 5 of the workflow\)"):
-        ui_prompt.api_prompt(saved(), {k: v for k, v in INFOS.items() if k != "Save"})
 
 
 def choice(*options):

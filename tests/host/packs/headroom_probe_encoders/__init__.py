@@ -183,21 +183,6 @@ class ProbeCacheKey:
         return {"ui": {"text": [json.dumps(answer)]}}
 
 
-class ProbeNoEncoder:
-    """What a checkpoint without a text encoder gives."""
-
-    CATEGORY = "headroom_probe"
-    RETURN_TYPES = ("CLIP",)
-    FUNCTION = "run"
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {}}
-
-    def run(self):
-        return (None,)
-
-
 class ProbeExpand:
     """Expands into a loader and an Encode to CPU node behind it."""
 
@@ -223,7 +208,7 @@ class ProbeExpand:
 NODE_CLASS_MAPPINGS = {
     cls.__name__: cls
     for cls in (
-        ProbeEncoder, ProbeEncoderFile, ProbeConditioning, ProbeTexts, ProbeNoEncoder, ProbeExpand,
+        ProbeEncoder, ProbeEncoderFile, ProbeConditioning, ProbeTexts, ProbeExpand,
         ProbeCacheKey,
     )
 }

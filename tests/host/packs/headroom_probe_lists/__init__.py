@@ -59,20 +59,4 @@ class ListOf:
         return ([make(*shape) for shape in json.loads(shapes)],)
 
 
-class ListGrow:
-    """Two entries for each entry of a list: (entry, 0), (entry, 1)."""
-
-    CATEGORY = "headroom_probe"
-    RETURN_TYPES = (ANY,)
-    OUTPUT_IS_LIST = (True,)
-    FUNCTION = "run"
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"value": (ANY,)}}
-
-    def run(self, value):
-        return ([[value, 0], [value, 1]],)
-
-
-NODE_CLASS_MAPPINGS = {cls.__name__: cls for cls in (ListShow, ListOf, ListGrow)}
+NODE_CLASS_MAPPINGS = {cls.__name__: cls for cls in (ListShow, ListOf)}

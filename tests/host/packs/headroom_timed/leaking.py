@@ -1,6 +1,5 @@
-"""Nodes that keep 50 MiB of each run: in their module, on their object, as frames of a video."""
+"""A node that keeps 50 MiB of each run in its module, and one that takes as much and keeps none."""
 
-import numpy as np
 import torch
 
 KEPT = []
@@ -16,21 +15,6 @@ class TimedLeakInModule:
 
     def work(self, turn):
         KEPT.append(torch.ones(BYTES, dtype=torch.uint8))
-        return ()
-
-
-class TimedLeakOnNode(TimedLeakInModule):
-    def work(self, turn):
-        self.__dict__.setdefault("kept", []).append(np.ones(BYTES, np.uint8))
-        return ()
-
-
-class TimedLeakFrames(TimedLeakInModule):
-    """Frames of a video, as an encoder is fed with them."""
-
-    def work(self, turn):
-        frames = self.__dict__.setdefault("videos", {}).setdefault(turn, [])
-        frames += [np.ones((BYTES // 50,), np.uint8).tobytes() for _ in range(50)]
         return ()
 
 
