@@ -20,12 +20,19 @@ pytestmark = pytest.mark.host
 TIMED = PACK_ROOT / "tests" / "host" / "packs" / "headroom_timed"
 LIMIT_MIB = 600  # a start takes 100 of them, beside what all servers share
 FILLED_MIB = 600
-# A real decode that takes more than the room, over five seconds.
-FRAMES = {"1": node("TimedVideoVAE"),
-          "2": node("EmptyHunyuanLatentVideo", width=256, height=256, length=4 * FILLED_MIB // 3,
-                    batch_size=1),
-          "3": {**node("VAEDecode", samples=["2", 0], vae=["1", 0]), "_meta": {"title": "Fills"}},
-          "4": node("TimedWork", seconds=0.0, salt=1, value=["3", 0])}
+
+
+def decoding(vae, latent, decode):
+    """A real decode that takes more than the room, over five seconds."""
+    return {"1": node(vae), "2": latent,
+            "3": {**node(decode, samples=["2", 0], vae=["1", 0]), "_meta": {"title": "Fills"}},
+            "4": node("TimedWork", seconds=0.0, salt=1, value=["3", 0])}
+
+
+FRAMES = decoding("TimedVideoVAE", node("EmptyHunyuanLatentVideo", width=256, height=256,
+                                        length=4 * FILLED_MIB // 3, batch_size=1), "VAEDecode")
+SOUND = decoding("TimedAudioVAE", node("EmptyLatentAudio", seconds=900.0, batch_size=2),
+                 "VAEDecodeAudio")
 MODELS = [{"1": node("CheckpointLoaderSimple", ckpt_name=Path(path).name),
            "2": node("TimedKeep", seconds=0.0, salt=1, value=["1", 0])}
           for path in (TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_CHECKPOINT_FP16)]
@@ -34,6 +41,7 @@ STOPPED = "RAM was about to run out in Fills (node 3)"
 SHARED = {"simulate_mib": 8192, "env": {"SIMGPU_SHARES_RAM": "1"}}  # a GPU without own memory
 CASES = {  # the prompts, how the server is started, what its log says then
     "frames --cache-none": ([FRAMES], ["--cache-none"], {}, STOPPED),
+    "sound --cache-lru": ([SOUND], ["--cache-lru", "50"], {}, STOPPED),
     "frames --gpu-only in unified memory": ([FRAMES], ["--gpu-only"], SHARED, STOPPED),
     "models --high-ram": (MODELS, ["--high-ram"], {}, "1 idle model went to disk"),
 }

@@ -125,7 +125,8 @@ KINDS = {
 
 # Autocast takes no part in these: torch's own error, and a sentence of ours before it.
 REFUSED = {
-    "a state from nothing": "expected scalar type", "written into rows": "Index put requires",
+    "a state from nothing": "(expected scalar type|must have the same dtype)",
+    "written into rows": "Index put requires",
     "written in place": "must have the same dtype", "written into a result": "Expected out tensor",
     "scattered": "scatter\\(\\): Expected", "a lerp to a constant": "expected dtype",
     "a masked write": "expected self and source", "over numpy": "unsupported ScalarType",
