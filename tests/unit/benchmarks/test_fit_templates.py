@@ -1,5 +1,7 @@
 """Which results the benchmark over all templates counts as a verdict."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from tools.bench_run import load
@@ -30,3 +32,9 @@ def test_a_sample_is_the_same_at_every_call(count):
     found = FIT_TEMPLATES._sample(names, count)
     assert found == FIT_TEMPLATES._sample(names, count)
     assert len(set(found)) == min(count, 5) and set(found) <= set(names)
+
+
+def test_a_template_is_run_by_fit_itself(tmp_path):
+    args = SimpleNamespace(cards="8", comfyui=tmp_path / "none")
+    row = FIT_TEMPLATES._tried(args, tmp_path, "no workflow", {})
+    assert row["cpu_s"] > 0 and "cli_args.py" in row["why"]
