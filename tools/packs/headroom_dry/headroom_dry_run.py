@@ -79,16 +79,6 @@ def resize_no_frames(large_bytes: int) -> None:
     _change(sys.modules.get("comfy.utils"), "lanczos", shaped)
 
 
-def grow_no_frames(large_bytes: int) -> None:
-    """Let the masks of a video stay as they are: SciPy grows each by itself, a pixel at a time."""
-    def shaped(grow: Any, _kind: Any, mask: Any, expand: int, *args: Any, **kwargs: Any) -> Any:
-        return grow(mask, 0 if mask.nbytes >= large_bytes else expand, *args, **kwargs)
-
-    for name, module in list(sys.modules.items()):
-        if name.endswith("comfy_extras/nodes_mask"):
-            _change(module.GrowMask, "execute", shaped, classmethod)
-
-
 def shorten_tiles(copied_bytes: Callable[[], int], frames: Callable[[], Any]) -> None:
     """Let a tile be run once a shape, and be blended outside of the modes that look at each
     operation: ComfyUI multiplies each place where two tiles meet by itself, 100,000 of a sound.
