@@ -3,15 +3,14 @@
 import argparse
 import importlib
 import json
-import runpy
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from support.dry_pack import dry_part
 
 from tools import dry_server, fit, fit_range
 from tools.errors import DevError
@@ -22,7 +21,6 @@ from tools.fit_run import ADVISED, GUARDED, PLAIN, Fit, Trial
 from tools.fit_verdict import Node, Verdict, nodes_of, verdict
 
 MIB = 1 << 20
-DRY = Path(dry_server.__file__).parent / "packs" / "headroom_dry"  # itself needs a ComfyUI
 ASYNC = ("Allocation on device 0 would exceed allowed memory. (out of memory)\n"
          "Currently allocated     : 41.22 MiB\nRequested               : 128.00 MiB\n")
 
@@ -274,7 +272,7 @@ def test_a_language_model_ends_its_text_early_dry_whatever_it_writes(monkeypatch
     music = SimpleNamespace(sample_manual_loop_no_classes=sample)
     monkeypatch.setitem(sys.modules, "comfy.text_encoders.llama", llama)
     monkeypatch.setitem(sys.modules, "comfy.text_encoders.ace15", music)
-    dry = SimpleNamespace(**runpy.run_path(DRY / "headroom_dry_run.py"))
+    dry = dry_part("run")
     dry.write_few_words()
     dry.write_few_words()  # before every prompt
     assert BaseGenerate().generate(None, 512, stop_tokens=[7]) == (dry.WORDS, 512)
@@ -292,7 +290,7 @@ def test_a_dry_run_reads_no_weight_looks_for_no_holder_and_begins_without_lesson
     monkeypatch.setattr(tensor, "is_exact", tensor.is_exact)
     monkeypatch.setattr(SeldomHeld, "now", SeldomHeld.now)
     lessons.learn("a call", 4, 100, 50)
-    dry = SimpleNamespace(**runpy.run_path(DRY / "headroom_dry_run.py"))
+    dry = dry_part("run")
     dry.look_at_no_weight()
     dry.look_for_no_holder()
     dry.forget_lessons()
@@ -306,7 +304,7 @@ def test_a_dry_mesh_is_made_of_a_corner_of_the_voxels(monkeypatch):
     module = SimpleNamespace(voxel_to_mesh_surfnet=lambda voxels, threshold: seen.append(
         (voxels.shape, threshold)))
     monkeypatch.setitem(sys.modules, "/a/comfy_extras/nodes_hunyuan3d", module)
-    dry = SimpleNamespace(**runpy.run_path(DRY / "headroom_dry_run.py"))
+    dry = dry_part("run")
     dry.mesh_a_corner()
     dry.mesh_a_corner()  # before every prompt
     module.voxel_to_mesh_surfnet(torch.zeros(9, 9, 9), threshold=0.6)
@@ -316,7 +314,7 @@ def test_a_dry_mesh_is_made_of_a_corner_of_the_voxels(monkeypatch):
 def test_shapes_are_read_of_layers_that_have_weights(monkeypatch):
     memory = SimpleNamespace(aimdo_enabled=True)
     monkeypatch.setitem(sys.modules, "comfy.memory_management", memory)
-    dry = SimpleNamespace(**runpy.run_path(DRY / "headroom_dry_shapes.py"))
+    dry = dry_part("shapes")
     with dry.layers_with_weights():
         assert not memory.aimdo_enabled
     assert memory.aimdo_enabled
@@ -361,7 +359,7 @@ def test_a_fit_without_a_limit_imports_no_torch():
 ])
 def test_steps_that_comfyui_does_not_tell_are_counted_with_their_share(told, found):
     counted = []
-    steps = runpy.run_path(DRY / "headroom_dry_steps.py")["Steps"](counted, 0)
+    steps = dry_part("steps").Steps(counted, 0)
     for value, most, copied_bytes in told:
         steps.told(value, most, copied_bytes)
     assert counted == found

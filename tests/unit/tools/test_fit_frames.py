@@ -1,25 +1,21 @@
 """Frames of videos in RAM: a dry run writes to none of them, and gives what has their shape."""
 
-import runpy
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from support.dry_pack import dry_part
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tools import dry_server
-
-DRY = Path(dry_server.__file__).parent / "packs" / "headroom_dry"
 aten = torch.ops.aten
 
 
 @pytest.fixture(scope="module")
 def uncomputed():
-    made = runpy.run_path(str(DRY / "headroom_dry_frames.py"))
-    return lambda func, *args, **kwargs: made["uncomputed"](
+    made = dry_part("frames")
+    return lambda func, *args, **kwargs: made.uncomputed(
         func, args, kwargs, [one for one in args if isinstance(one, torch.Tensor)])
 
 
@@ -78,7 +74,7 @@ def test_a_video_is_written_with_one_frame_and_no_sound_and_keeps_its_frames(mon
     monkeypatch.setitem(sys.modules, "comfy_api.latest._input_impl.video_types",
                         SimpleNamespace(VideoFromComponents=Video))
     monkeypatch.setattr(Video, "save_to", Video.save_to)  # given back afterwards
-    shorten = runpy.run_path(str(DRY / "headroom_dry_run.py"))["write_one_frame"]
+    shorten = dry_part("run").write_one_frame
     shorten()
     shorten()  # before every prompt
     video = Video(Components(torch.zeros(81, 5, 4, 3)))  # no codec writes 5 lines
@@ -94,7 +90,7 @@ def test_a_sound_is_written_with_its_first_second(monkeypatch):
 
     module = SimpleNamespace(AudioSaveHelper=Helper)
     monkeypatch.setitem(sys.modules, "comfy_api.latest._ui", module)
-    shorten = runpy.run_path(str(DRY / "headroom_dry_run.py"))["write_one_second"]
+    shorten = dry_part("run").write_one_second
     shorten()
     shorten()  # before every prompt
     sound = {"waveform": torch.zeros(1, 2, 441), "sample_rate": 44}
@@ -105,7 +101,7 @@ def test_a_sound_is_written_with_its_first_second(monkeypatch):
 def test_lanczos_computes_small_pictures_only(monkeypatch, frames):
     comfy = SimpleNamespace(lanczos=lambda samples, width, height: "resized")
     monkeypatch.setitem(sys.modules, "comfy.utils", comfy)
-    shorten = runpy.run_path(str(DRY / "headroom_dry_run.py"))["resize_no_frames"]
+    shorten = dry_part("run").resize_no_frames
     shorten(128 << 20)
     shorten(128 << 20)  # before every prompt
     assert comfy.lanczos(torch.empty(1, 3, 8, 8), 16, 12) == "resized"
@@ -130,7 +126,7 @@ def test_tiles_are_run_in_the_modes_and_blended_outside_where_only_frames_are_le
 
     comfy = SimpleNamespace(tiled_scale_multidim=blend)
     monkeypatch.setitem(sys.modules, "comfy.utils", comfy)
-    shorten = runpy.run_path(str(DRY / "headroom_dry_run.py"))["shorten_tiles"]
+    shorten = dry_part("once").shorten_tiles
     shorten(lambda: 0, lambda: Mode(left_out))
     shorten(lambda: 0, lambda: Mode(left_out))  # before every prompt
     for shape, outside in (((1, 2, 4), []), ((1, 2, 4, 4), [aten.mul_.Tensor])):
@@ -144,7 +140,7 @@ def test_tiles_are_run_in_the_modes_and_blended_outside_where_only_frames_are_le
 
 
 def test_of_blended_frames_nothing_is_written_and_small_tensors_are_computed(frames):
-    mode = runpy.run_path(str(DRY / "headroom_dry_frames.py"))["Frames"]
+    mode = dry_part("frames").Frames
     mask = torch.ones(4)
     with mode():
         whole = torch.zeros(frames.shape)
@@ -172,7 +168,7 @@ def test_a_tile_is_run_once_a_shape_unless_weights_are_copied_for_it(
 
     comfy = SimpleNamespace(tiled_scale_multidim=blend)
     monkeypatch.setitem(sys.modules, "comfy.utils", comfy)
-    runpy.run_path(str(DRY / "headroom_dry_run.py"))["shorten_tiles"](
+    dry_part("once").shorten_tiles(
         lambda: copied[0], lambda: Mode([]))
     made = comfy.tiled_scale_multidim(torch.ones(1, 3, 8, 8), decode, tile=3)
     assert [(one.shape[-1], one.dtype) for one in made] == [
@@ -198,7 +194,7 @@ def test_models_of_a_class_that_reads_no_number_run_outside_of_the_mode_from_the
             return x.neg()
 
     monkeypatch.setitem(sys.modules, "comfy.model_base", SimpleNamespace(BaseModel=Model))
-    shorten = runpy.run_path(str(DRY / "headroom_dry_run.py"))["sample_unseen"]
+    shorten = dry_part("once").run_unseen
     shorten(lambda: len(read))
     shorten(lambda: len(read))  # before every prompt
     found = []
@@ -208,3 +204,68 @@ def test_models_of_a_class_that_reads_no_number_run_outside_of_the_mode_from_the
             Model(part).apply_model(torch.ones(1, 4), 1.0, **values)
             found.append(not seen)
     assert found == [*outside, False]
+
+
+@pytest.mark.parametrize(("mask", "outside"), [(torch.float32, True), (torch.int64, False)])
+def test_a_text_encoder_that_returns_integers_runs_inside_of_the_mode(monkeypatch, mask, outside):
+    seen = []
+
+    class Encoder:
+        transformer = torch.nn.Identity()
+
+        def forward(self, tokens):
+            seen.clear()
+            made = torch.ones(len(tokens), 4).neg()
+            return made, None, {"attention_mask": made.to(mask)}
+
+    monkeypatch.setitem(sys.modules, "comfy.sd1_clip", SimpleNamespace(SDClipModel=Encoder))
+    dry_part("once").run_unseen(lambda: 0)
+    with Mode(seen):
+        Encoder().forward([[1, 2]])
+        Encoder().forward([[3, 4]])
+        assert (not seen) == outside
+        Encoder().forward([[3, 4, 5]])
+        assert seen  # of another length
+
+
+def test_files_are_read_and_weights_loaded_outside_of_the_mode_and_integers_noted(monkeypatch):
+    seen, noted = [], []
+
+    class Patcher:
+        model = torch.nn.Module()
+
+        def load(self, device):
+            return self.model.places.neg()
+
+    Patcher.model.register_buffer("places", torch.arange(3))
+    utils = SimpleNamespace(load_torch_file=lambda path: torch.ones(3).neg())
+    monkeypatch.setitem(sys.modules, "comfy.utils", utils)
+    monkeypatch.setitem(sys.modules, "comfy.model_patcher", SimpleNamespace(ModelPatcher=Patcher))
+    monkeypatch.setattr(torch.nn.Module, "load_state_dict", torch.nn.Module.load_state_dict)
+    dry_part("once").load_unseen(noted.append)
+    layer = torch.nn.Linear(2, 2)
+    with Mode(seen):
+        utils.load_torch_file("a file")
+        layer.load_state_dict(layer.state_dict(keep_vars=True))
+        assert Patcher().load("cuda").tolist() == [0, -1, -2]
+        assert not [one for one in seen if "detach" not in str(one)]
+    assert noted == [Patcher.model.places]
+
+
+def test_sam_looks_at_one_frame_of_a_shape_in_each_node(monkeypatch):
+    looked, node = [], [object()]
+
+    class Model:
+        def forward(self, frame, threshold=0.5):
+            looked.append(frame.shape)
+            return {"boxes": frame.new_ones(1, 4), "scores": [frame.half()], "count": 3}
+
+    monkeypatch.setitem(sys.modules, "comfy.ldm.sam3.detector", SimpleNamespace(SAM3Model=Model))
+    dry_part("once").look_at_one_frame(lambda: 0, lambda: node[0])
+    made = [Model().forward(torch.zeros(1, side), threshold=0.4) for side in (8, 8, 4, 8)]
+    assert [tuple(one) for one in looked] == [(1, 8), (1, 4)]
+    assert made[3]["boxes"].shape == (1, 4) and made[3]["count"] == 3
+    assert (made[3]["scores"][0].shape, made[3]["scores"][0].dtype) == ((1, 8), torch.float16)
+    node[0] = object()
+    Model().forward(torch.zeros(1, 8), threshold=0.4)
+    assert len(looked) == 3

@@ -27,7 +27,13 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "lab" / "fakecuda"))
 from ledger import Ledger  # noqa: E402
 
 from .headroom_dry_frames import LARGE_BYTES, Frames, uncomputed  # noqa: E402
-from .headroom_dry_integers import Integers, tell_of_data  # noqa: E402
+from .headroom_dry_integers import Integers, mark_small, tell_of_data  # noqa: E402
+from .headroom_dry_once import (  # noqa: E402
+    load_unseen,
+    look_at_one_frame,
+    run_unseen,
+    shorten_tiles,
+)
 from .headroom_dry_run import (  # noqa: E402
     assume_a_lens,
     forget_lessons,
@@ -35,8 +41,6 @@ from .headroom_dry_run import (  # noqa: E402
     look_for_no_holder,
     mesh_a_corner,
     resize_no_frames,
-    sample_unseen,
-    shorten_tiles,
     write_few_words,
     write_one_frame,
     write_one_second,
@@ -57,6 +61,7 @@ class Probe:
         self.ledger = Ledger(Path(os.environ["FAKECUDA_LEDGER"]))
         self.runs = OrderedDict()
         self.handler = None
+        self.open = None
         self.thread = threading.local()
 
     def hang_on(self):
@@ -117,7 +122,7 @@ class Probe:
 
     def close(self, prompt_id):
         """Record the figures of the node that ran last."""
-        if getattr(self, "open", None) is None:
+        if self.open is None:
             return
         (node_id, refused, copied), self.open = self.open, None
         node = self.runs.get(prompt_id, {}).get(node_id)
@@ -154,7 +159,9 @@ def _on_prompt(data):
     resize_no_frames(LARGE_BYTES)
     if not os.environ.get(ALL_TILES):
         shorten_tiles(PROBE.copied_bytes, Frames)
-    sample_unseen(PROBE.reads)
+        look_at_one_frame(PROBE.copied_bytes, lambda: PROBE.open)
+    run_unseen(PROBE.reads)
+    load_unseen(mark_small)
     return data
 
 

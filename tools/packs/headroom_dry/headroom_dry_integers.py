@@ -79,13 +79,14 @@ def _dispatch(
             with mode:  # `inference_mode` hands it over whole, with known integers or frames in it
                 return func.decompose(*args, **kwargs)
         return _unknown(func, args, kwargs) if made is None else made
-    if not any(one.is_cuda for one in given) and not _names_a_device(kwargs):
+    device = torch.device(kwargs.get("device") or "cpu").type
+    if device == "cpu" and not any(one.is_cuda for one in given):
         made = mode.large(func, args, kwargs, given) if not given and mode.large else None
         return func(*args, **kwargs) if made is None else made
     if func is FROM_DATA:
         return _mark(func(*args, **kwargs))
     if func is COPY and _is_known(args[1]):
-        cpu_view(args[0]).copy_(_values(args[1]))
+        cpu_view(args[0]).copy_(cpu_view(args[1]))
         return _mark(args[0])
     is_unread = func._schema.name in FILLED and (
         math.prod(args[0]) > MOST_BYTES  # or the scale of quantised values
@@ -165,7 +166,7 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
     def on_cpu(value: Any) -> Any:
         if isinstance(value, Tensor) and value.is_cuda:
-            copy = _values(value)
+            copy = cpu_view(value).clone()
             mapped[id(copy)] = value
             return copy
         return value
@@ -209,10 +210,6 @@ def _reach(tensor: Tensor) -> int:
                    for size, step in zip(tensor.size(), tensor.stride(), strict=True))
 
 
-def _values(tensor: Tensor) -> Tensor:
-    return cpu_view(tensor).clone() if tensor.is_cuda else tensor
-
-
 def _tensors(values: Any) -> Iterator[Tensor]:
     for value in values:
         if isinstance(value, Tensor):
@@ -236,12 +233,13 @@ def _is_small(tensor: Tensor) -> bool:
             and not tensor.is_sparse and tensor.nbytes <= MOST_BYTES)
 
 
-def _names_a_device(kwargs: dict[str, Any]) -> bool:
-    return kwargs.get("device") is not None and torch.device(kwargs["device"]).type == "cuda"
-
-
 def _is_known(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu" or KNOWN in tensor.__dict__
+
+
+def mark_small(tensor: Tensor) -> None:
+    """Note that an integer that was copied to the device outside of the mode has its real value."""
+    _mark(tensor if _is_small(tensor) else None)
 
 
 def _mark(value: Any) -> Any:

@@ -1,19 +1,15 @@
 """Headroom in a dry run: nobody reads weights, which are zeros, and every run is the first."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, nullcontext
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import wraps
 from inspect import signature
 from types import ModuleType
 from typing import Any
 
-import torch
-from torch.utils._python_dispatch import _disable_current_modes
+from .headroom_dry_change import change_once
 
 WORDS = 4  # that a language model writes
-FEW_BYTES = 4 << 20  # a tile of a latent, and no weights
 
 
 def look_at_no_weight() -> None:
@@ -56,7 +52,7 @@ def write_one_frame() -> None:
         short = replace(whole, images=whole.images[:1, :height, :width], audio=None)
         return write(type(video)(short), *args, **kwargs)
 
-    _change(getattr(module, "VideoFromComponents", None), "save_to", shortened)
+    change_once(getattr(module, "VideoFromComponents", None), "save_to", shortened)
 
 
 def write_one_second() -> None:
@@ -66,7 +62,7 @@ def write_one_second() -> None:
         return write({**audio, "waveform": second}, *args, **kwargs)
 
     module = sys.modules.get("comfy_api.latest._ui")
-    _change(getattr(module, "AudioSaveHelper", None), "save_audio", shortened, staticmethod)
+    change_once(getattr(module, "AudioSaveHelper", None), "save_audio", shortened, staticmethod)
 
 
 def resize_no_frames(large_bytes: int) -> None:
@@ -76,64 +72,7 @@ def resize_no_frames(large_bytes: int) -> None:
             return resize(samples, width, height)
         return samples.new_empty((*samples.shape[:2], height, width), device="cpu")
 
-    _change(sys.modules.get("comfy.utils"), "lanczos", shaped)
-
-
-def shorten_tiles(copied_bytes: Callable[[], int], frames: Callable[[], Any]) -> None:
-    """Let a tile be run once a shape, and be blended outside of the modes that look at each
-    operation: ComfyUI multiplies each place where two tiles meet by itself, 100,000 of a sound.
-    """
-    def shortened(blend: Any, samples: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
-        once = _once_a_shape(function, copied_bytes)
-        with _disable_current_modes() as modes:
-            def seen(tile: Any) -> Any:
-                with _disable_current_modes(), ExitStack() as stack:
-                    for mode in modes:
-                        stack.enter_context(mode)
-                    return once(tile)
-
-            with nullcontext() if samples.ndim == 3 else frames():
-                return blend(samples, seen, *args, **kwargs)
-
-    _change(sys.modules.get("comfy.utils"), "tiled_scale_multidim", shortened)
-
-
-def _once_a_shape(function: Any, copied_bytes: Callable[[], int]) -> Any:
-    """A further tile takes what the first of its shape took, unless weights were copied for it."""
-    known: dict[Any, tuple[Any, Any]] = {}
-
-    def once(tile: Any) -> Any:
-        if tile.shape in known:
-            shaped, device = known[tile.shape]
-            return torch.empty_like(shaped, device=device)
-        before = copied_bytes()
-        made = function(tile)
-        if copied_bytes() - before < FEW_BYTES:
-            known[tile.shape] = made.to("meta"), made.device
-        return made
-
-    return once
-
-
-def sample_unseen(reads: Callable[[], int]) -> None:
-    """Let models of a class run outside of the modes that look at each operation, once one has run
-    inside of them without that `reads()` counted one more: they take a sixth of a run's time.
-    """
-    without: dict[Any, bool] = {}
-
-    def unseen(apply: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
-        kind = (type(model), type(model.diffusion_model), args[0].shape,
-                frozenset(name for name in kwargs if kwargs[name] is not None))
-        if without.get(kind):
-            with _disable_current_modes():
-                return apply(model, *args, **kwargs)
-        before = reads()
-        made = apply(model, *args, **kwargs)
-        without[kind] = reads() == before
-        return made
-
-    module = sys.modules.get("comfy.model_base")
-    _change(getattr(module, "BaseModel", None), "apply_model", unseen)
+    change_once(sys.modules.get("comfy.utils"), "lanczos", shaped)
 
 
 def assume_a_lens() -> None:
@@ -152,7 +91,7 @@ def mesh_a_corner() -> None:
     for name, module in list(sys.modules.items()):
         if name.endswith("comfy_extras/nodes_hunyuan3d"):  # by its path, as ComfyUI imports it
             for function in ("voxel_to_mesh", "voxel_to_mesh_surfnet"):
-                _change(module, function, shortened)
+                change_once(module, function, shortened)
 
 
 def _end_with(owner: Any, name: str, parameter: str, end: Any) -> None:
@@ -164,21 +103,7 @@ def _end_with(owner: Any, name: str, parameter: str, end: Any) -> None:
             given.arguments[parameter] = end(given.arguments[parameter])
         return function(*given.args, **given.kwargs)
 
-    _change(owner, name, shortened)
-
-
-def _change(owner: Any, name: str, changed: Any, kind: Any = lambda made: made) -> None:
-    """Let `changed(function, arguments...)` be called for a function; once, if there is one."""
-    function = getattr(owner, name, None)
-    if function is None or getattr(function, "_headroom_dry", False):
-        return
-
-    @wraps(function)
-    def made(*args: Any, **kwargs: Any) -> Any:
-        return changed(function, *args, **kwargs)
-
-    made._headroom_dry = True  # type: ignore[attr-defined]
-    setattr(owner, name, kind(made))
+    change_once(owner, name, shortened)
 
 
 class _AfterFew(list[int]):
