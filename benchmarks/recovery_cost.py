@@ -49,7 +49,7 @@ from tools.results import commit
 from tools.sparse_files import SparseFile
 
 NAME = "recovery_cost"
-__all__ = ["Cost", "add_arguments", "merged", "run"]
+__all__ = ["Cost", "merged"]
 REHEARSAL = ("--classes", "SD1.5", "--percent", "40", "--divide", "4", "--batch", "2",
              "--need-mib", "400")
 ROOM_MIB = 64 * 1024
@@ -203,13 +203,9 @@ class Cost:
     ) -> Json:
         """The counters of one run of this class's prompt."""
         self.seed += 1
-        return self.counted(dry, prompt(
-            self.kind, self.picture, self.batch, self.args.steps, self.seed, setting, guard))
-
-    def counted(self, dry: DryServer, queued: Json) -> Json:
-        """The counters of one run of any prompt."""
         before, failed_in, why = dry.driver.device(), None, {}
-        prompt_id = dry.client.queue(queued)
+        prompt_id = dry.client.queue(prompt(
+            self.kind, self.picture, self.batch, self.args.steps, self.seed, setting, guard))
         entry = dry.client.wait(prompt_id, TIMEOUT_S)
         if failed(entry):
             error = PromptFailed(entry)

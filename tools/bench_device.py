@@ -183,13 +183,12 @@ def served(
 
 def serve(
     args: argparse.Namespace, base: str | Path, capacity_mib: int | None, *,
-    packs: Iterable[str] = (), flags: Iterable[str] = (), expandable: bool = False,
-    env: Mapping[str, str] | None = None, plain: Iterable[str] = PLAIN, **options: Any,
+    packs: Iterable[str] = (), flags: Iterable[str] = (),
+    env: Mapping[str, str] | None = None, **options: Any,
 ) -> ComfyServer:
     """A ComfyUI with our probe packs on a simulated or fake GPU of that size, or on a real one.
 
     With None for the size it runs on the CPU where it is not the real one, which is used whole.
-    `plain` are flags for CUDA, real or fake, given where this ComfyUI knows them.
     """
     folders = [PROBES / name for name in packs]
     tree = Path(args.comfyui)
@@ -197,11 +196,11 @@ def serve(
     if not (fake or getattr(args, "gpu", False)):
         return ComfyServer(tree, Path(base), simulate_mib=capacity_mib, packs=folders,
                            args=list(flags), env=env, **options)
-    setting = f"expandable_segments:{expandable}"
-    settings = {"PYTORCH_CUDA_ALLOC_CONF": setting, "PYTORCH_ALLOC_CONF": setting}
+    settings = dict.fromkeys(("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"),
+                             "expandable_segments:False")
     words = ["--capacity-mib", str(capacity_mib)] if fake else None
     return ComfyServer(tree, Path(base), gpu=not fake, fake_cuda=words,
-                       packs=[*folders, REAL_PACK], args=[*plain_flags(tree, plain), *flags],
+                       packs=[*folders, REAL_PACK], args=[*plain_flags(tree), *flags],
                        env={**settings, **(env or {})}, **options)
 
 

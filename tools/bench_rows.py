@@ -151,5 +151,4 @@ def _sweep(r: Json) -> Json:
 
 PREPARED: dict[str, Callable[[Json], Json]] = {
     "capacity_classes": _classes, "recovery_cost": _recovery, "oom_sweep": _sweep,
-    "rescue_sweep": _sweep,
 }

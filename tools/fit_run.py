@@ -2,7 +2,7 @@
 
 One server runs them all: before each run everything is taken off the device, and the device gets
 the card's size. ComfyUI asks for free memory whenever it decides, so the verdict is that of a fresh
-server (benchmarks/fit_agreement.py compares them).
+server.
 """
 
 import io

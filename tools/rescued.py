@@ -43,21 +43,6 @@ def picture(seed: int = 1, extras: bool = False, batch: int = 1, size: int = 64)
     return graph
 
 
-def transformer(seed: int = 1, size: int = 128) -> Graph:
-    """DiT class from the text encoder to a saved picture: a tiny SD3 of the test nodes."""
-    graph = Graph()
-    clip = graph.add("SmallTextEncoder", "clip", kind="sd3")
-    loader = graph.add("OomTinySD3", "sd3")
-    words = [graph.add("CLIPTextEncode", name, clip=clip, text=text)
-             for name, text in (("positive", "a red cube"), ("negative", "blurry"))]
-    latent = graph.add("EmptySD3LatentImage", "latent", width=size, height=size, batch_size=1)
-    sample = graph.add("KSampler", "sampler", model=loader[0], positive=words[0],
-                       negative=words[1], latent_image=latent, seed=seed, **SAMPLER)
-    image = graph.add("VAEDecode", "decode", samples=sample, vae=loader[1])
-    graph.add("SaveImage", "save", images=image, filename_prefix="rescue")
-    return graph
-
-
 @dataclass
 class Lives:
     """The history entries of a prompt's first run and its rerun; the second None without one."""

@@ -1,4 +1,4 @@
-"""How small a GPU the stages of a workflow fit on, and the largest layer of each."""
+"""Whether the stages of a workflow complete on a GPU of a size."""
 
 import gc
 import hashlib
@@ -103,44 +103,3 @@ class OomCapacityProbe(ProbeNode):
                 answer = {"completed": False, "error": words}
             answer["peak_mib"] = round(peak() / 2**20, 1)
         return {"ui": {"text": [json.dumps(answer)]}}
-
-
-class OomLargestLayer(ProbeNode):
-    """The largest layer of each stage at batch 1: weights, input and output, in MiB.
-
-    At batch 1 means one conditioning of one image; what runs on the CPU needs no device memory.
-    """
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"model": ("MODEL",), "clip": ("CLIP",), "vae": ("VAE",),
-                             "size": ("INT",)}}
-
-    def execute(self, model, clip, vae, size):
-        with shapes_only():
-            answer = {
-                "encode": _largest_layer(clip.cond_stage_model, lambda: encode(clip)),
-                "sample": _largest_layer(model.model, lambda: sample(model, size, 1, 1, 1.0)),
-                "decode": _largest_layer(vae.first_stage_model, lambda: decode(vae, 64, 1)),
-            }
-        return {"ui": {"text": [json.dumps(answer)]}}
-
-
-def _largest_layer(root, run):
-    names = {layer: name for name, layer in root.named_modules()}
-    largest = {"mib": 0.0, "layer": ""}
-
-    def note(layer, args, output):
-        if not any(t.is_cuda for t in (*args, output) if isinstance(t, torch.Tensor)):
-            return
-        tensors = [t for t in (*args, output) if isinstance(t, torch.Tensor)]
-        tensors += list(layer.parameters(recurse=False))
-        mib = round(sum(t.numel() * t.element_size() for t in tensors) / 2**20, 1)
-        if mib > largest["mib"]:
-            largest.update(mib=mib, layer=f"{type(layer).__name__} {names[layer]}")
-
-    hooks = [layer.register_forward_hook(note) for layer in names if not any(layer.children())]
-    run()
-    for hook in hooks:
-        hook.remove()
-    return largest
