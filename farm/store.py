@@ -170,7 +170,7 @@ class Store:
     def learn(self, kind: str) -> None:
         """Keep what is known of a kind."""
         self._db.execute("INSERT OR REPLACE INTO needs VALUES (?, ?, ?, ?, ?)",
-                         (kind, *astuple(self.needs.learned(kind))))
+                         (kind, *astuple(self.needs.of(kind))))
 
     def abandon(self, server: str, attempt: str) -> None:
         """A server may still have this attempt, and nobody waits for it."""

@@ -40,7 +40,7 @@ def wish_of(body: Any) -> tuple[Asked, str, Json]:
 
 def order_for(
     waiting: Waiting, server: Server, attempt: str, need: Need, left: Sequence[str],
-    rescue: bool, elsewhere_mib: float,
+    rescue: bool,
 ) -> Order:
     """Return the order for an attempt on a server, where attempts may be `left` from before."""
     fit = need.fit(server.facts.room_mib, server.size_mib)
@@ -48,7 +48,6 @@ def order_for(
     return Order(
         waiting.asked, attempt, room_mib=need.enough_mib if knows_room else 0.0,
         guard=fit in ("guarded", "too small") and server.facts.has_headroom, rescue=rescue,
-        elsewhere_mib=0.0 if need.is_known else elsewhere_mib,
         resumes=waiting.resumes_on == server.name or attempt in left,
         abandoned=tuple(one for one in left if one != attempt),
     )
