@@ -5,11 +5,10 @@ It talks HTTP to the servers and imports nothing of the node pack, nor the pack 
 --servers …` runs a batch through a door of its own. From the folder above this one; docs/farm.md
 has the rest.
 
-    app · listen · guard      one URL: its routes, its WebSocket, who may ask
-    door · line · wish        accept, place, follow; what waits; what is asked of a door, and by it
+    app · guard               one URL: its routes, who may ask
+    door · line               accept, place, follow; what is asked, what waits, what is ordered
     store · history           what is accepted and what came of it, on disk; as clients see it
-    proxy · hearing · clients what goes on to a server, what servers say, who listens
-    jobs                      the queue as newer frontends ask for it
+    proxy · sockets · clients what goes on to a server, what servers and clients hear, who listens
     client · outputs          a batch through such a URL; its files
     serve · plan              a door in this process, or on Ray Serve
     replicas                  the door, and servers that are started, on Ray Serve

@@ -15,13 +15,11 @@ from starlette.websockets import WebSocket
 from .comfy import session
 from .door import Door
 from .guard import App, Guard
-from .hearing import hear
-from .history import rerun_of
-from .jobs import job_of, number_of, page_of
-from .listen import listen
+from .history import job_of, number_of, page_of, rerun_of
+from .line import Refused
 from .proxy import Proxy
+from .sockets import hear, listen
 from .store import MOST_ENDED, without_secrets
-from .wish import Refused
 from .words import FarmError, Json
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
@@ -65,7 +63,6 @@ class Routes:
         self.door, self.proxy = door, proxy
 
     def all(self) -> Sequence[BaseRoute]:
-        """Every route."""
         own = [
             ("/prompt", "POST", self.prompt), ("/prompt", "GET", self.remaining),
             ("/queue", "GET", self.queue), ("/queue", "POST", self.change_queue),
@@ -110,11 +107,9 @@ class Routes:
         return _answer({"prompt_id": prompt_id, "rescued_from": kept.id})
 
     async def remaining(self, _: Request) -> Response:
-        """Return how much is left to do."""
         return _answer(self.door.status()["status"])
 
     async def queue(self, _: Request) -> Response:
-        """Return what runs and what waits."""
         found: dict[str, list[Any]] = {"queue_running": [], "queue_pending": []}
         for kept in self.door.store.open():
             item = [kept.number, kept.id, kept.prompt, without_secrets(kept.extra), []]
@@ -122,13 +117,11 @@ class Routes:
         return _answer(found)
 
     async def change_queue(self, request: Request) -> Response:
-        """Take prompts out that wait."""
         body = await _object(request)
         self.door.cancel(None if body.get("clear") else _texts(body.get("delete")))
         return Response()
 
     async def interrupt(self, request: Request) -> Response:
-        """Interrupt one prompt, or every one that runs."""
         await self._interrupt((await _object(request, {})).get("prompt_id"))
         return Response()
 
@@ -140,7 +133,6 @@ class Routes:
         return bool(found)
 
     async def free(self, request: Request) -> Response:
-        """Have every server free its memory."""
         await self.proxy.ask_all(self.door.there(), "POST", "/free", await _object(request))
         return Response()
 
@@ -175,7 +167,6 @@ class Routes:
         return _answer(job_of(kept, is_whole=True))
 
     async def cancel_jobs(self, request: Request) -> Response:
-        """Take prompts out, or interrupt them."""
         one = request.path_params.get("prompt_id")
         wanted = {one} if one else _texts((await _object(request)).get("job_ids"))
         left = wanted.difference(self.door.cancel(wanted))
@@ -199,7 +190,6 @@ class Routes:
                         "servers": [seat.told() for seat in self.door.seats.values()]})
 
     async def socket(self, socket: WebSocket) -> None:
-        """Tell a client what happens to its prompts."""
         await listen(socket, self.door, self.proxy)
 
 

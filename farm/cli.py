@@ -47,7 +47,6 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     top = argparse.ArgumentParser(prog="python -m farm", description="One queue, many ComfyUIs.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run_parser = commands.add_parser("run", help="run prompts on servers until all are finished")
@@ -124,7 +123,6 @@ def run(args: argparse.Namespace) -> int:
 def batch(
     args: argparse.Namespace, url: str, token: str, progress: Progress, is_own: bool = False
 ) -> int:
-    """Run prompts through the farm at a URL."""
     results, began = args.results.absolute(), time.monotonic()
     results.mkdir(parents=True, exist_ok=True)
 
@@ -148,7 +146,6 @@ def batch(
 
 
 def summary(counts: Counts, seconds: float, results: Path) -> str:
-    """Say in one line what came of everything."""
     parts = [f"{counts.finished} prompts finished in {seconds:,.0f} s"]
     further = {
         "were finished before": counts.finished_before, "rescued by their server": counts.rescued,

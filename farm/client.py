@@ -9,7 +9,7 @@ from pathlib import Path
 from . import outputs
 from .comfy import Comfy, Unknown, Unreachable
 from .errors import failure_of, refusal
-from .jobs import ENDED_STATES
+from .history import ENDED_STATES
 from .keys import prompt_id_of
 from .progress import Counts, Progress
 from .words import Asked, FarmError, Json

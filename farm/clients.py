@@ -22,7 +22,6 @@ class Client:
         self.queue: asyncio.Queue[str | bytes] = asyncio.Queue(BACKLOG)
 
     def send(self, message: str | bytes) -> None:
-        """Queue a message, text or binary."""
         if isinstance(message, bytes) and not self.takes_metadata:
             message = plain_preview(message)
         try:
@@ -35,12 +34,10 @@ class Clients(dict[str, Client]):
     """Every client, by its id; a second connection under an id takes the place of the first."""
 
     def tell(self, client_id: str, message: str | bytes) -> None:
-        """Send to one client, where it is connected."""
         if client_id in self:
             self[client_id].send(message)
 
     def tell_all(self, message: str) -> None:
-        """Send to every client."""
         for client in self.values():
             client.send(message)
 

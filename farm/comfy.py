@@ -50,7 +50,6 @@ class Comfy:
         self._session = session({"X-Farm-Token": token} if token else {})
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._session.close()
 
     # ---------------------------------------------------- prompts

@@ -9,12 +9,11 @@ from typing import Any, Literal
 from .clients import Clients, event
 from .history import ENDINGS, ending_of, entry_of, failure
 from .keys import attempt_id
-from .line import Begun, Line
+from .line import Begun, Line, Refused, order_for, wish_of
 from .placement import Sizes, Waiting
 from .seat import Seat, Seats, Work
 from .store import Store
 from .verdict import Limits, verdict
-from .wish import Refused, order_for, wish_of
 from .words import FarmError, Json, Order, Outcome
 
 LIMITS = Limits()
@@ -118,7 +117,6 @@ class Door:
 
     @property
     def remaining(self) -> int:
-        """How many prompts wait or run."""
         return len(self._line.queue) + len(self.begun)
 
     def status(self) -> Json:

@@ -24,7 +24,6 @@ class Guard:
         self._app, self._token, self._most = app, token, most_bytes
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
-        """Pass a request on, or refuse it."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return

@@ -65,7 +65,6 @@ def commit(folder: Path, final: Path) -> bool:
 
 
 def finished_keys(results: Path) -> set[str]:
-    """Return the prompts whose results are in place."""
     return {path.parent.name for path in results.glob(f"*/{RESULT}")}
 
 

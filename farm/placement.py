@@ -94,7 +94,6 @@ class Queue:
             (several.appendleft if at_front else several.append)(waiting)
 
     def all(self) -> list[Waiting]:
-        """Every prompt that waits."""
         return [*self._special, *(one for several in self._fresh.values() for one in several)]
 
     def discard(self, keys: Collection[str]) -> list[str]:
@@ -118,7 +117,6 @@ class Queue:
         return found
 
     def has_for(self, server: Server, sizes: Sizes) -> bool:
-        """Whether a prompt waits that this server may run."""
         return self._best(server, sizes) is not None
 
     def _best(self, server: Server, sizes: Sizes) -> Waiting | None:

@@ -31,7 +31,6 @@ class Plan:
     errors: Errors = field(default_factory=known_errors)
 
     def worker(self, spec: ServerSpec) -> Worker:
-        """Return what runs a server from this process."""
         return Worker(spec, self.patience, self.errors, self.results)
 
     @property

@@ -9,8 +9,6 @@ from tqdm import tqdm
 
 @dataclass
 class Counts:
-    """How many prompts have come to what so far."""
-
     finished: int = 0
     finished_before: int = 0
     failed: int = 0
@@ -37,9 +35,7 @@ class Progress:
         self._bar.update(over - self._bar.n)
 
     def says(self, text: str) -> None:
-        """Print a line above the bar."""
         self._bar.write(text, file=sys.stderr)
 
     def close(self) -> None:
-        """Leave the bar as it stands."""
         self._bar.close()

@@ -111,7 +111,6 @@ class Proxy:
     async def ask_all(
         self, seats: Sequence[Seat], method: str, path: str, body: Json | None = None
     ) -> list[Any]:
-        """Every server's answer."""
         return list(await asyncio.gather(
             *(self.ask(seat, method, path, json=body) for seat in seats)))
 

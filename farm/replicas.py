@@ -43,7 +43,6 @@ class Replica(Worker):
         self._not_started: ServerFailed | None = None
 
     async def start(self) -> Facts:
-        """Start the server."""
         try:
             found = await super().start()
         except ServerFailed as error:
@@ -72,7 +71,6 @@ class Remote:
         self._replica = serve.get_deployment_handle(name_of(name), APP)
 
     async def start(self) -> Facts:
-        """Start the server; ServerFailed where it does not answer."""
         try:
             found: Facts = await self._replica.start.remote()
         except LOST as error:
@@ -80,7 +78,6 @@ class Remote:
         return found
 
     async def run(self, order: Order) -> Outcome:
-        """Run a prompt to its end."""
         try:
             found: Outcome = await self._replica.run.remote(order)
         except LOST as error:
@@ -88,7 +85,6 @@ class Remote:
         return found
 
     def wake(self) -> None:
-        """Have the replica look at once."""
         self._replica.look.remote()
 
     async def close(self) -> None:
@@ -96,7 +92,6 @@ class Remote:
 
 
 def name_of(server: str) -> str:
-    """Return the name of a server's deployment."""
     return f"server-{plain(server).replace('.', '_')}"
 
 

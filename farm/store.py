@@ -74,7 +74,6 @@ class Store:
         self.needs = Needs({kind: Need(*figures) for kind, *figures in rows})
 
     def close(self) -> None:
-        """Give the folder back."""
         self._db.close()
 
     @contextlib.contextmanager
@@ -94,12 +93,10 @@ class Store:
         return Kept(prompt_id, number, "waiting", prompt, extra, Past())
 
     def last_number(self) -> float:
-        """The largest number that a prompt has."""
         [found] = self._db.execute("SELECT max(abs(number)) FROM prompts").fetchone()
         return float(found or 0.0)
 
     def find(self, prompt_id: str) -> Kept | None:
-        """Return a prompt."""
         return next(self._kept("WHERE id = ?", (prompt_id,)), None)
 
     def open(self) -> Iterator[Kept]:
@@ -133,7 +130,6 @@ class Store:
                          (server, prompt_id))
 
     def waits(self, prompt_id: str, past: Past) -> None:
-        """A prompt waits again."""
         self._db.execute("UPDATE prompts SET state = 'waiting', past = ? WHERE id = ?",
                          (json.dumps(past.__dict__), prompt_id))
 
@@ -148,7 +144,6 @@ class Store:
         return done.rowcount == 1
 
     def drop(self, prompt_ids: Iterable[str]) -> None:
-        """Forget prompts and what came of them."""
         self._db.executemany("DELETE FROM prompts WHERE id = ?", [(one,) for one in prompt_ids])
 
     def drop_ended(self, prompt_ids: Iterable[str] | None) -> None:
@@ -168,7 +163,6 @@ class Store:
             f"ORDER BY ended_at {newest} LIMIT ? OFFSET ?) ORDER BY ended_at", (most, skip)))
 
     def learn(self, kind: str) -> None:
-        """Keep what is known of a kind."""
         self._db.execute("INSERT OR REPLACE INTO needs VALUES (?, ?, ?, ?, ?)",
                          (kind, *astuple(self.needs.of(kind))))
 
@@ -182,7 +176,6 @@ class Store:
         return tuple(attempt for [attempt] in rows)
 
     def forgotten(self, attempts: Iterable[str]) -> None:
-        """Servers have forgotten these."""
         self._db.executemany("DELETE FROM abandoned WHERE attempt = ?",
                              [(attempt,) for attempt in attempts])
 

@@ -66,7 +66,6 @@ class Worker:
         await asyncio.to_thread(self.stop)  # a large process takes a while to end
 
     def stop(self) -> None:
-        """End the server where the farm started it."""
         running, self._process = self._process, None
         if running is not None:
             process.kill(running)
@@ -137,7 +136,6 @@ class Worker:
         return await self._followed(comfy, order)
 
     async def _followed(self, comfy: Comfy, order: Order) -> Outcome:
-        """Wait for the prompt, and for its rerun if it gets one."""
         until = time.monotonic() + self._patience.prompt
         runs = [order.prompt_id]
         for prompt_id in runs:  # which its rerun may join

@@ -16,10 +16,10 @@ from support import fake_comfy
 from support.farm_orders import QUICK, Waited, asked, order
 
 from farm.errors import known_errors
-from farm.hearing import hear
 from farm.process import PORTS, free_port
 from farm.seat import Seats
 from farm.servers import ServerSpec
+from farm.sockets import hear
 from farm.words import Facts
 from farm.worker import ServerFailed
 
