@@ -1,23 +1,40 @@
 """Copy every tensor inside a value to the CPU, wherever it is in the structure.
 
-The value itself never changes: containers of tensors are rebuilt around the copies, and everything
-else is used in the new structure unchanged.
+The value itself never changes: lists, tuples, dicts, dataclasses and nested tensors are rebuilt
+around the copies, and everything else is used in the new structure unchanged. Attributes are looked
+up on an object's class only: some objects raise an error for each attribute that they lack.
 """
 
+import copy
+import dataclasses
+import enum
+import inspect
+import types
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
+import numpy as np
 import torch
 
+from ..base.choices import shown
 from ..base.device import MIB
 from ..base.numpy_backed import is_plain, numpy_backed
 from ..base.said import joined, said
 from ..measure.journal import note_action
 from ..measure.report import Report
 from ..measure.snapshot import snapshot
-from .rebuild import Rebuilding
 
 MAX_NAMED = 10
+MAX_PATH = 400  # characters of a path in a sentence
+
+_LEAVES = (
+    str, bytes, int, float, complex, bool, type(None), type, torch.dtype, torch.device, torch.Size,
+    enum.Enum, PurePath, np.generic,
+    types.FunctionType, types.BuiltinFunctionType, types.MethodType,
+)
+# Errors from copying, creating or filling an unusual subclass of a container.
+_CANNOT = (TypeError, ValueError, AttributeError, copy.Error)
 
 
 @dataclass
@@ -70,43 +87,125 @@ def to_cpu(value: Any) -> OnCpu:
     """Return `value` with every tensor detached, on the CPU, contiguous and NumPy-backed.
 
     It searches lists, tuples, dicts (not their keys), their subclasses, dataclasses and ComfyUI's
-    nested tensors, also with cycles. A tensor that occurs twice is copied once. Objects of other
-    classes, also sets and NumPy arrays of objects, are passed on and named in `left`. It costs RAM
-    for one copy of all tensors, even of those on the CPU. Raises ValueError for a value that is
+    nested tensors. A tensor that occurs twice is copied once. Objects of other classes, also sets
+    and NumPy arrays of objects, are passed on and named in `left`. It costs RAM for one copy of all
+    tensors, even of those on the CPU. Raises ValueError for a value that contains itself or is
     nested some hundred levels deep.
     """
     done = OnCpu()
     try:
-        done.value = Rebuilding(lambda part, path: _moved(part, path, done)).rebuild(value)
+        done.value = _Copying(done).copied(value, "value")
     except RecursionError:
-        raise ValueError("Move to CPU cannot follow a value whose lists or dicts are nested some "
-                         "hundred levels deep.") from None
+        raise ValueError("Move to CPU cannot follow a value whose lists or dicts contain "
+                         "themselves, or are nested some hundred levels deep.") from None
     return done
 
 
-def _moved(part: Any, path: str, done: OnCpu) -> Any:
-    if issubclass(type(part), torch.Tensor):
-        return _tensor(part, path, done)
-    done.left.append(f"{path}: of class {type(part).__name__}, passed on unchanged")
-    return part
+class _Copying:
+    """One value that is copied; what happened is counted in `done`."""
+
+    def __init__(self, done: OnCpu) -> None:
+        self._done = done
+        self._seen: dict[int, tuple[Any, Any]] = {}  # by id: the old part, kept alive, and the new
+
+    def copied(self, value: Any, path: str) -> Any:
+        kind = type(value)
+        if issubclass(kind, _LEAVES) or (
+                issubclass(kind, np.ndarray) and not value.dtype.hasobject):
+            return value
+        if id(value) not in self._seen:
+            self._seen[id(value)] = value, self._new(value, path)
+        return self._seen[id(value)][1]
+
+    def _new(self, value: Any, path: str) -> Any:
+        if issubclass(type(value), torch.Tensor):
+            return self._tensor(value, path)
+        parts = _parts(value)
+        if parts is None:
+            return self._passed_on(value, path)
+        try:
+            new = value if issubclass(type(value), tuple) else copy.copy(value)
+        except _CANNOT:
+            return self._passed_on(value, path)
+        made = {name: self.copied(part, f"{path}{_step(value, name)}")
+                for name, part in parts.items()}
+        if type(value) not in (list, dict) and all(made[name] is parts[name] for name in parts):
+            return value
+        try:
+            return _filled(new, made)
+        except _CANNOT:
+            return self._passed_on(value, path)
+
+    def _passed_on(self, value: Any, path: str) -> Any:
+        self._done.left.append(
+            f"{_short(path)}: of class {type(value).__name__}, passed on unchanged")
+        return value
+
+    def _tensor(self, tensor: torch.Tensor, path: str) -> torch.Tensor:
+        done, device = self._done, tensor.device
+        size = tensor.numel() * tensor.element_size()
+        done.tensors += 1
+        done.total_bytes += size
+        if device.type == "meta":
+            done.left.append(f"{_short(path)}: a meta tensor, which has no data to move")
+            return tensor
+        if device.type != "cpu":
+            done.moved_bytes[str(device)] = done.moved_bytes.get(str(device), 0) + size
+        if is_plain(tensor):
+            return numpy_backed(tensor)
+        is_torchs_own = type(tensor) is torch.Tensor
+        kind = "sparse or nested tensor" if is_torchs_own else type(tensor).__name__
+        done.left.append(f"{_short(path)}: a {kind}, moved to the CPU as it is, not NumPy-backed")
+        return tensor.detach().to("cpu")
 
 
-def _tensor(tensor: torch.Tensor, path: str, done: OnCpu) -> torch.Tensor:
-    device = tensor.device
-    size = tensor.numel() * tensor.element_size()
-    done.tensors += 1
-    done.total_bytes += size
-    if device.type == "meta":
-        done.left.append(f"{path}: a meta tensor, which has no data to move")
-        return tensor
-    if device.type != "cpu":
-        done.moved_bytes[str(device)] = done.moved_bytes.get(str(device), 0) + size
-    if is_plain(tensor):
-        return numpy_backed(tensor)
-    is_torchs_own = type(tensor) is torch.Tensor
-    kind = "sparse or nested tensor" if is_torchs_own else type(tensor).__name__
-    done.left.append(f"{path}: a {kind}, moved to the CPU as it is, not NumPy-backed")
-    return tensor.detach().to("cpu")
+def _parts(value: Any) -> dict[Any, Any] | None:
+    """Return what a container holds, by name or place; None for any other object."""
+    kind = type(value)
+    if dataclasses.is_dataclass(kind):
+        names = [field.name for field in dataclasses.fields(kind)]
+        return {name: getattr(value, name) for name in names if hasattr(value, name)}
+    if issubclass(kind, dict):
+        return dict(value)
+    if issubclass(kind, (list, tuple)):
+        return dict(enumerate(value))
+    is_nested = inspect.getattr_static(value, "is_nested", False) is True  # ComfyUI's nested tensor
+    if is_nested and type(inspect.getattr_static(value, "tensors", None)) is list:
+        return dict(enumerate(value.tensors))
+    return None
+
+
+def _step(value: Any, name: Any) -> str:
+    kind = type(value)
+    if dataclasses.is_dataclass(kind):
+        return f".{name}"
+    is_item = issubclass(kind, (list, tuple, dict))
+    return f"[{shown(name)}]" if is_item else f".tensors[{name}]"
+
+
+def _filled(new: Any, parts: dict[Any, Any]) -> Any:
+    """Return a shallow copy with these parts; of a tuple, which cannot be filled, another one."""
+    kind = type(new)
+    if dataclasses.is_dataclass(kind):
+        for name, part in parts.items():
+            try:
+                setattr(new, name, part)
+            except dataclasses.FrozenInstanceError:
+                object.__setattr__(new, name, part)
+    elif issubclass(kind, dict):
+        new.update(parts)
+    elif issubclass(kind, list):
+        new[:] = parts.values()
+    elif issubclass(kind, tuple):
+        return getattr(kind, "_make", kind)(list(parts.values()))  # a named tuple has _make
+    else:
+        new.tensors = list(parts.values())
+    return new
+
+
+def _short(path: str) -> str:
+    half = MAX_PATH // 2
+    return path if len(path) <= MAX_PATH else f"{path[:half]}...{path[-half:]}"
 
 
 def move_to_cpu(value: Any) -> tuple[Any, Report]:
