@@ -8,8 +8,7 @@ real one, and measures
 - the growth of the server's RSS, against the bytes of the embeddings that it holds then (without
   free heap pages: the simulated GPU keeps its tensors on the heap of the same process);
 - the throughput against ComfyUI's CLIPTextEncode, in turns within one run. CPU time of the whole
-  server decides; wall-clock time beside it is only good on an idle machine;
-- a second run from the disk cache: whether the loader ran, and the peak of GPU memory.
+  server decides; wall-clock time beside it is only good on an idle machine.
 The text encoder is CLIP-L in its full width with 2 of its 12 layers and random weights, so our
 share of the time is larger here than with any real encoder.
 """
@@ -25,7 +24,7 @@ import on_path  # noqa: F401
 from tools.bench_device import Bench, add_gpu, served
 from tools.bench_run import alone
 from tools.client import node_texts
-from tools.graph import Graph, Node, forget_everything
+from tools.graph import Graph, Node
 
 NAME = "encode_loop"
 REHEARSAL = ("--prompts", "5", "--turns", "2", "--per-turn", "3")
@@ -49,18 +48,16 @@ def run(args: argparse.Namespace) -> dict[str, object]:
             "encoder": "CLIP-L, full width, 2 layers, random weights",
             "growth": bench.growth(args.prompts),
             "throughput": bench.throughput(args.turns, args.per_turn),
-            "disk_cache": bench.disk_cache(min(args.prompts, 200)),
         }
 
 
 @dataclass(frozen=True)
 class Done:
-    """One run: its texts by node, seconds of wall clock and of CPU, and the nodes that ran."""
+    """One run: its texts by node, seconds of wall clock and of CPU."""
 
     texts: dict[str, str]
     wall_s: float
     cpu_s: float
-    ran: tuple[str, ...]
 
 
 class EncodeBench:
@@ -107,67 +104,31 @@ class EncodeBench:
             **_rates("wall", [d.wall_s for d in ours], [d.wall_s for d in core], per_turn),
         }
 
-    def disk_cache(self, prompts: int) -> dict[str, object]:
-        self._write_encoder_file()
-        start = self._next
-        written, shown = self.encode(prompts, cache="disk", start=start)
-        forget_everything(self.client)
-        self.server.collect()
-        idle = self.server.reset_peaks()
-        read, shown = self.encode(prompts, cache="disk", start=start)
-        after = self.server.collect()
-        return {
-            "prompts": prompts,
-            "first_run_s": round(written.wall_s, 2), "second_run_s": round(read.wall_s, 2),
-            "same_bits": written.texts[shown.id] == read.texts[shown.id],
-            "loader_ran_in_second_run": any("ProbeEncoder" in kind for kind in read.ran),
-            "gpu_peak_bytes_of_second_run": after["peak_allocated_bytes"] - idle["allocated_bytes"],
-        }
-
-    def encode(self, count: int, cache: str = "off", start: int | None = None) -> tuple[Done, Node]:
-        """Our node over `count` prompts that were never used before (or from `start` on)."""
+    def encode(self, count: int) -> tuple[Done, Node]:
+        """Our node over `count` prompts that were never used before."""
         graph = Graph()
-        ours = graph.add(
-            "HeadroomEncodeToCPU", clip=self._add_loader(graph, cache),
-            text="\n".join(self._prompts(count, start)), split="one prompt per line",
-            release_encoder=False, cache=cache,
-        )
-        return self._run(graph, ours)
+        clip = graph.add("ProbeEncoder", kind=ENCODER, seed=0)
+        return self._run(graph, graph.add(
+            "HeadroomEncodeToCPU", clip=clip, text="\n".join(self._prompts(count)),
+            split="one prompt per line", release_encoder=False, cache="off"))
 
     def core(self, count: int) -> tuple[Done, Node]:
         """ComfyUI's node, run by ComfyUI for each text of a list."""
         graph = Graph()
-        texts = graph.add("ProbeTexts", lines="\n".join(self._prompts(count, None)))
-        clip = self._add_loader(graph, "off")
+        texts = graph.add("ProbeTexts", lines="\n".join(self._prompts(count)))
+        clip = graph.add("ProbeEncoder", kind=ENCODER, seed=0)
         return self._run(graph, graph.add("CLIPTextEncode", clip=clip, text=texts))
-
-    def _add_loader(self, graph: Graph, cache: str) -> Node:
-        if cache == "off":
-            return graph.add("ProbeEncoder", kind=ENCODER, seed=0)
-        return graph.add("ProbeEncoderFile", clip_name="bench.safetensors", kind=ENCODER)
 
     def _run(self, graph: Graph, encoded: Node) -> tuple[Done, Node]:
         shown = graph.add("ProbeConditioning", a=encoded)
         cpu, wall = self.server.cpu_s(), time.perf_counter()
         entry = self.server.run(graph)
         took = time.perf_counter() - wall
-        used = self.server.cpu_s() - cpu
-        record = self.client.get_json(f"/headroom/runs/{entry['prompt_id']}")
-        ran = tuple(node["class_type"] for node in record["nodes"] if not node["cached"])
-        return Done(node_texts(entry), took, used, ran), shown
+        return Done(node_texts(entry), took, self.server.cpu_s() - cpu), shown
 
-    def _prompts(self, count: int, start: int | None) -> list[str]:
-        first = self._next if start is None else start
-        self._next = max(self._next, first + count)
-        return [f"prompt number {number}" for number in range(first, first + count)]
-
-    def _write_encoder_file(self) -> None:
-        import torch
-        from safetensors.torch import save_file
-
-        folder = self.server.base / "models" / "text_encoders"
-        folder.mkdir(parents=True, exist_ok=True)
-        save_file({"seed": torch.tensor(0)}, str(folder / "bench.safetensors"))
+    def _prompts(self, count: int) -> list[str]:
+        first, self._next = self._next, self._next + count
+        return [f"prompt number {number}" for number in range(first, self._next)]
 
     def used_rss(self) -> int:
         """RSS without the heap's free pages, which the C library keeps for its next use.

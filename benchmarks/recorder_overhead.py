@@ -3,18 +3,10 @@
     python benchmarks/recorder_overhead.py --comfyui PATH [--gpu]
 
 Runs ComfyUI's own executor with the pack loaded, on the CPU or on the GPU, where the recorder also
-asks torch and the driver for their figures; two graphs of trivial nodes: 20 chains of 10 (like a
-workflow), and one chain of them all (where ComfyUI itself takes several times as long before it
-begins). Two ways to see the cost:
-
-- `inside_the_recorder`: CPU time in the recorder's own methods and thread while the prompt ran,
-  less what reading the clock takes around the methods of an empty handler of the same run, set
-  against the rest of that run. `afterwards_ms` is what its thread does when nothing runs any more:
-  the record is put together and the nodes' names are looked up.
-- `recorded_blocks`: within one run the handler is taken out and put in again every 20 nodes, and
-  each block is set against the mean of its two neighbours. This sees what the first does not (cold
-  caches, turns of the interpreter's lock between threads). `none` is the same with a handler that
-  does nothing, to show what the method itself adds.
+asks torch and the driver for their figures: chains of 10 trivial nodes. Within one run the
+recorder's handler is taken out and put in again every 20 nodes, and each block is set against the
+mean of its two neighbours (`recorded_blocks`; `none` is the same with a handler that does nothing,
+to show what the method itself adds).
 
 On a shared machine whole runs with and without the recorder differ by several percent in both
 directions, so they show nothing. Beside other work blocks show as little: a node that waits for the
@@ -25,7 +17,6 @@ pack and without.
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -37,7 +28,7 @@ import on_path  # noqa: F401
 from tools.bench_device import add_gpu, plain_flags
 from tools.bench_run import alone
 from tools.rehearsal import FAKE_CUDA_LAUNCHER, rehearsed_mib, simulated
-from tools.switched import added, median_ms
+from tools.switched import added
 
 NAME = "recorder_overhead"
 REHEARSAL = ("--turns", "2")
@@ -50,28 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> dict[str, object]:
-    """Return the recorder's share of a run, in % of the rest of it, by both ways (see module)."""
+    """Return how much longer recorded nodes take, in %, and what an idle server takes."""
     found = _measure(args)
-    result: dict[str, object] = {"nodes": args.nodes, "turns": args.turns}
-    for name, runs in zip(("chains_of_10", "one_chain"), found["inside"], strict=True):
-        shares = [100 * during / rest for during, rest, _ in runs]
-        result[name] = {
-            "run_cpu_ms": median_ms(rest for _, rest, _ in runs),
-            "inside_the_recorder_ms": median_ms(during for during, _, _ in runs),
-            "percent_of_run": round(statistics.median(shares), 2),
-            "middle_half_percent": _middle_half(shares),
-            "afterwards_ms": median_ms(after for _, _, after in runs),
-        }
-    result["recorded_blocks"] = {name: added(runs) for name, runs in found["blocks"].items()}
-    result["idle_cpu_ms_per_s"] = {
-        "with": round(found["idle_with"], 3), "without": round(found["idle_without"], 3)
+    return {
+        "nodes": args.nodes, "turns": args.turns,
+        "recorded_blocks": {name: added(runs) for name, runs in found["blocks"].items()},
+        "idle_cpu_ms_per_s": {"with": round(found["idle_with"], 3),
+                              "without": round(found["idle_without"], 3)},
     }
-    return result
-
-
-def _middle_half(values: list[float]) -> list[float]:
-    quarters = statistics.quantiles(values, n=4)
-    return [round(quarters[0], 2), round(quarters[2], 2)]
 
 
 def _measure(args: argparse.Namespace) -> dict[str, Any]:

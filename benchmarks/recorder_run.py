@@ -14,7 +14,6 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
 from typing import Any
 
 from on_path import ROOT
@@ -23,8 +22,7 @@ from tools.load_file import load_file
 
 COMFYUI, BASE, TURNS, NODES = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 NODES_PER_BLOCK = 20
-DEPTHS = (10, NODES)
-TOLD = ("reset", "_find", "start_handler", "finish_handler", "_leave")
+DEPTH = 10  # nodes of a chain
 
 sys.path[0] = COMFYUI  # in the place of this repository, whose `nodes` would hide ComfyUI's
 sys.argv = ["main.py", "--base-directory", BASE, *sys.argv[5:]]
@@ -77,53 +75,6 @@ class Blocks:
         return self._marks[0][0], [after - before for before, after in itertools.pairwise(times)]
 
 
-class Stopwatch:
-    """CPU time in the methods it was put around, less what that takes around an empty one.
-
-    Reading the clock takes longer between two nodes than in a loop, so the empty one (`nothing`) is
-    a handler of the same runs.
-    """
-
-    def __init__(self) -> None:
-        self._runs = False
-        self._nothing = Nothing("nothing")
-        for name in ("start_handler", "finish_handler"):
-            setattr(self._nothing, name, self.around(getattr(self._nothing, name), empty=True))
-        self.reset()
-
-    def put_around(self, owner: Any, names: Iterable[str]) -> None:
-        """Watch these methods of `owner` from now on."""
-        self._runs = True
-        for name in names:
-            setattr(owner, name, self.around(getattr(owner, name)))
-
-    def node(self) -> None:
-        """A node runs."""
-        if self._runs and self._nothing.name not in get_progress_state().handlers:
-            get_progress_state().register_handler(self._nothing)
-
-    def reset(self) -> None:
-        """Start from 0."""
-        self._spent = {False: 0.0, True: 0.0}
-        self._calls = {False: 0, True: 0}
-
-    def around(self, method: Callable[..., None], empty: bool = False) -> Callable[..., None]:
-        def call(*args: Any) -> None:
-            began = time.thread_time()
-            try:
-                method(*args)
-            finally:
-                self._spent[empty] += time.thread_time() - began
-                self._calls[empty] += 1
-
-        return call
-
-    @property
-    def seconds(self) -> float:
-        each = self._spent[True] / max(self._calls[True], 1)
-        return self._spent[False] - self._calls[False] * each
-
-
 class Trivial:
     """One number more."""
 
@@ -135,7 +86,6 @@ class Trivial:
 
     def run(self, value: int) -> tuple[int]:
         blocks.node()
-        watch.node()
         return (value + 1,)
 
 
@@ -160,41 +110,34 @@ class Runs:
         )
         self._count = 0
 
-    def once(self, depth: int, complete: bool = True) -> tuple[float, float, float]:
-        """Run a graph; return CPU seconds in the recorder, outside of it, and in it afterwards."""
+    def once(self) -> None:
+        """Run a graph."""
         self._count += 1
         prompt_id = f"run-{self._count}"
-        prompt, ends = _graph(self._count, depth)
+        prompt, ends = _graph(self._count)
         queue = self._server.prompt_queue
         queue.put((0, prompt_id, prompt, {}, ends, {}))
         item, item_id = queue.get()
-        cpu = time.process_time()
         self._executor.execute(item[2], prompt_id, {}, item[4])
-        cpu, inside = time.process_time() - cpu, watch.seconds
         status = execution.PromptQueue.ExecutionStatus(
             "success", True, self._executor.status_messages
         )
         queue.task_done(item_id, self._executor.history_result, status)
         time.sleep(0.16)  # the recorder's thread finishes with the run
-        afterwards = watch.seconds - inside
-        recorded = recorder.run(prompt_id)["nodes"]
-        assert len(recorded) == NODES or not complete, f"{len(recorded)} nodes recorded"
-        return inside, cpu - inside, afterwards
 
 
-def _graph(salt: int, depth: int) -> tuple[dict[str, Any], list[str]]:
+def _graph(salt: int) -> tuple[dict[str, Any], list[str]]:
     prompt: dict[str, Any] = {}
-    for chain in range(NODES // depth):
-        for i in range(depth):
+    for chain in range(NODES // DEPTH):
+        for i in range(DEPTH):
             value = salt * 1000 + chain if i == 0 else [f"{chain}.{i - 1}", 0]
-            kind = "Trivial" if i < depth - 1 else "TrivialEnd"
+            kind = "Trivial" if i < DEPTH - 1 else "TrivialEnd"
             prompt[f"{chain}.{i}"] = {"class_type": kind, "inputs": {"value": value}}
-    return prompt, [f"{chain}.{depth - 1}" for chain in range(NODES // depth)]
+    return prompt, [f"{chain}.{DEPTH - 1}" for chain in range(NODES // DEPTH)]
 
 
-def _load_pack() -> Any:
+def _load_pack() -> None:
     asyncio.run(load_file("headroom_pack", ROOT / "__init__.py").comfy_entrypoint())
-    return sys.modules["headroom_pack.headroom.record.current"].current_recorder()
 
 
 def _idle(seconds: float = 5.0) -> float:
@@ -209,32 +152,21 @@ def _blocks() -> dict[str, list[tuple[bool, list[float]]]]:
     for turn in range(TURNS * 4):
         for name, handler in handlers.items():
             blocks.begin(handler, recorded=turn % 2 == 0)
-            runs.once(DEPTHS[0], complete=False)
+            runs.once()
             found[name].append(blocks.seconds())
     blocks.begin(None)
     return found
 
 
-def _inside() -> list[list[tuple[float, float, float]]]:
-    watch.put_around(watcher, TOLD)
-    watch.put_around(recorder, ["_sample"])
-    found: list[list[tuple[float, float, float]]] = [[] for _ in DEPTHS]
-    for _ in range(TURNS):
-        for depth, several in zip(DEPTHS, found, strict=True):
-            watch.reset()
-            several.append(runs.once(depth))
-    return found
-
-
 nodes.NODE_CLASS_MAPPINGS.update(Trivial=Trivial, TrivialEnd=TrivialEnd)
-blocks, watch, runs = Blocks(), Stopwatch(), Runs()
+blocks, runs = Blocks(), Runs()
 idle_without = _idle()
-recorder = _load_pack()
+_load_pack()
 for _ in range(6):
-    runs.once(DEPTHS[0])
+    runs.once()
 watcher = get_progress_state().handlers["headroom"]
 answer: dict[str, Any] = {"blocks": _blocks()}
 time.sleep(1)
-answer.update(idle_without=idle_without, idle_with=_idle(), inside=_inside())
+answer.update(idle_without=idle_without, idle_with=_idle())
 print(json.dumps(answer), flush=True)
 os._exit(0)  # threads of ComfyUI's server have no end

@@ -11,8 +11,6 @@ from tools.results import ROOT
 ENCODE_LOOP = {
     "growth": {"prompts": 1000, "gpu_bytes_of_growth": 0, "rss_growth_per_embedding_byte": 1.01},
     "throughput": {"cpu_throughput_ratio": 0.97},
-    "disk_cache": {"loader_ran_in_second_run": False, "gpu_peak_bytes_of_second_run": 0,
-                   "second_run_s": 0.5, "first_run_s": 40.0},
 }
 
 
@@ -139,7 +137,7 @@ def test_the_fake_driver_has_a_column_beside_the_simulated_gpu(folder, say, colu
     text = bench_tables.section(results.recorded(folder), say)
     assert column in text
     assert "| 0.970 | 0.500 | `encode_loop` | 2026-01-01, 01, 2026-01-02, 02 |" in text
-    assert text.count("| `encode_loop` |") == 4  # a line for each figure, not one for each device
+    assert text.count("| `encode_loop` |") == 3  # a line for each figure, not one for each device
 
 
 def test_a_figure_of_one_device_leaves_the_other_column_empty(folder):
