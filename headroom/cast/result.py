@@ -1,13 +1,14 @@
 """What casting does to one set of weights, in bytes; or the reason why nothing is cast."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from ..base.copies import Copies
 from ..base.said import joined, said
 from .dtypes import short
-from .refuse import refuse_second_names, refuse_uncastable
 from .rules import (
     POSITION_TABLE,
     CastRules,
@@ -52,15 +53,13 @@ def prepare(
     quantised, if its modules do not show it.
     """
     label = type(module).__name__
-    refuse_uncastable(module)
+    _refuse_uncastable(module)
     quantised = quantised_reason(module) or quantised
     if quantised:
         return CastModel(label, said("not cast: it is quantised ({reason}), and casting would undo "
                                      "that", reason=quantised)), []
     wanted = wanted_dtypes(module, rules, dtype_of)
     result = CastModel(label, _nothing_to_do(wanted, rules))
-    if not result.reason:
-        refuse_second_names(module, wanted)
     buffers = {id(buffer): buffer for buffer in module.buffers()}
     for buffer in buffers.values():
         _add(result.before, buffer.dtype, buffer)
@@ -91,3 +90,29 @@ def _nothing_to_do(wanted: list[Wanted], rules: CastRules) -> str:
 
 def _add(counts: dict[str, int], dtype: torch.dtype, tensor: torch.Tensor) -> None:
     counts[short(dtype)] = counts.get(short(dtype), 0) + tensor.numel() * dtype.itemsize
+
+
+def _refuse_uncastable(module: torch.nn.Module) -> None:
+    """Raise ValueError with the part's name if a private copy could not run, or be private.
+
+    Compiled and scripted modules have the old weights in their own code; sparse weights cannot have
+    another dtype; weights without a shape have no values.
+    """
+    for reason in _reasons(module):
+        raise ValueError(
+            f"Cast bf16 cannot cast this {type(module).__name__}: {reason}; connect a plain model "
+            "as its loader gives it, before nodes that compile or change it."
+        )
+
+
+def _reasons(module: torch.nn.Module) -> Iterator[str]:
+    for prefix, part in module.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            yield f"{prefix or 'it'} is TorchScript, which cannot be copied in another dtype"
+        if hasattr(part, "_orig_mod"):
+            yield f"{prefix or 'it'} is compiled over the old weights"
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if is_lazy(tensor):
+            yield f"{name} has no shape before its first use"
+        elif tensor.layout != torch.strided:
+            yield f"{name} is a {str(tensor.layout).removeprefix('torch.')} tensor"

@@ -18,13 +18,10 @@ _QUANTISERS = ("bitsandbytes", "gguf", "nunchaku", "torchao", "quanto", "awq", "
                "auto_gptq", "hqq", "compressed_tensors")
 
 
-MAX_KEEP_CHARACTERS = 10_000
-
 # Why a weight is not cast, besides the names in `keep_float32`.
 FLOAT_BUFFERS = said("float buffers beside the weights")
 STATISTICS = said("running statistics")
 POSITION_TABLE = said("position table")
-NO_FLOAT = "not a floating-point weight"
 
 DtypeOf = Callable[[torch.nn.Module, str, torch.Tensor], torch.dtype]
 
@@ -63,12 +60,7 @@ class Wanted:
 
 
 def parse_keep(text: str) -> tuple[str, ...]:
-    """Return the comma-separated name patterns in `text`; ValueError if there are far too many."""
-    if len(text) > MAX_KEEP_CHARACTERS:
-        raise ValueError(
-            f"Cast bf16 expects at most {MAX_KEEP_CHARACTERS:,} characters in keep_float32, but "
-            f"got {len(text):,}: name groups of weights by what their names share."
-        )
+    """Return the comma-separated name patterns in `text`."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
@@ -102,13 +94,12 @@ def wanted_dtypes(
         for name, parameter in part.named_parameters(prefix, recurse=False):
             leaf = name.rpartition(".")[2]
             source = dtype_of(part, leaf, parameter)
-            kept = _kept_reason(name, part, parameter, source, rules) or whole
-            narrows = source in FLOATS and not _keeps_values(source, rules.dtype)
-            if source not in FLOATS or parameter.dim() == 0 or (kept and narrows):
-                target = source
-            else:
-                target, kept = rules.dtype, ""
-            item = Wanted(name, parameter, source, target, kept)
+            item = Wanted(name, parameter, source, source)
+            if item.is_castable:
+                kept = _kept_reason(name, part, rules) or whole
+                narrows = not _keeps_values(source, rules.dtype)
+                item = (Wanted(name, parameter, source, source, kept) if kept and narrows
+                        else Wanted(name, parameter, source, rules.dtype))
             earlier = wanted.get(id(parameter))
             if earlier is None or (item.kept and not earlier.kept):
                 wanted[id(parameter)] = item
@@ -148,12 +139,7 @@ def _whole_layer_reasons(module: torch.nn.Module, rules: CastRules) -> dict[int,
     return reasons
 
 
-def _kept_reason(
-    name: str, part: torch.nn.Module, parameter: torch.nn.Parameter, source: torch.dtype,
-    rules: CastRules,
-) -> str:
-    if source not in FLOATS or parameter.dim() == 0:
-        return NO_FLOAT
+def _kept_reason(name: str, part: torch.nn.Module, rules: CastRules) -> str:
     if rules.keeps(name):
         return "keep_float32"
     return POSITION_TABLE if _is_position_table(name, part) else ""
