@@ -12,8 +12,7 @@ the pack's own `apply_edit`, and it runs again, until nothing new is advised (at
   with another seed adds to what tensors hold; for the prompt loop what each further prompt adds.
 - Six workflows of ComfyUI's template package, which nobody here wrote (see
   `tools/templates.py`): the same, before and after.
-- For each, the peak that was predicted with all advice on models, and the one that was measured;
-  with `--each` also what each piece of advice alone promised to save, and what it saved.
+- For each, the peak that was predicted with all advice on models, and the one that was measured.
 - The pictures of a run with all advice that leaves pictures alone, against those without any.
 
 Problems are: a workflow that needs over a tenth more than the hand-made one, a template that needs
@@ -22,7 +21,6 @@ and an error other than out of memory.
 """
 
 import argparse
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,10 +56,8 @@ Json = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--comfyui", default=os.environ.get("COMFYUI_PATH"), help="ComfyUI tree")
     parser.add_argument("--only", nargs="*", choices=list(WORKFLOWS), default=list(WORKFLOWS))
     parser.add_argument("--templates", nargs="*", choices=list(TEMPLATES), default=list(TEMPLATES))
-    parser.add_argument("--each", action="store_true", help="each piece of advice alone, too")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--step", type=float, default=0.08, help="of the search, as a share")
 
@@ -156,8 +152,6 @@ def summary(found: Json) -> Json:
     parts = [*found["workflows"].values(), *found["templates"].values()]
     pairs = [(part["predicted_peak_mib"], part["first_peak_mib"]) for part in parts
              if part["predicted_peak_mib"]]
-    pairs += [(one["predicted_mib"], one["measured_mib"])
-              for part in parts for one in part.get("each", ())]
     errors = [max(low - measured, measured - high, 0.0) for (low, high), measured in pairs]
     less = [name for name, part in found["templates"].items() if _less(part)]
     return {"predictions": len(errors), "held": sum(error <= SLACK_MIB for error in errors),

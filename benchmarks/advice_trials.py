@@ -24,15 +24,10 @@ class Trials:
         self.broken: list[str] = []  # what ended in another error than out of memory
 
     def compared(self, stock: Json) -> tuple[Json, list[list[Json]]]:
-        """The prompt as it is and after all advice; also the edits, round by round.
-
-        With `--each` every piece of advice alone, too.
-        """
+        """The prompt as it is and after all advice; also the edits, round by round."""
         before, wanted = self.needs(stock)
         found = self.advice()
         result: Json = {"stock": before, "predicted_peak_mib": self.predicted()}
-        if self.args.each:
-            result["each"] = [self.alone(stock, one, before) for one in found if _counts(one)]
         unchanged = {"advised": dict(before), "first_peak_mib": before["peak_reserved_mib"],
                      "pictures": {"advice": [], "count": len(wanted), "same": True}}
         followed, rounds = self.followed(stock, found, wanted)
@@ -77,12 +72,6 @@ class Trials:
             _, made = self.needs(advice.applied(prompt, same))
         return {"advice": [one["id"] for one in same], "count": len(wanted),
                 "same": made == wanted}
-
-    def alone(self, prompt: Json, one: Json, before: Json) -> Json:
-        """Return what one piece of advice promised to save of the peak, and what it saved."""
-        after, _ = self.needs(advice.apply_edit(prompt, one["edit"]))
-        saved = before["peak_reserved_mib"] - after["peak_reserved_mib"]
-        return {"id": one["id"], "predicted_mib": one["saves_mib"], "measured_mib": round(saved, 1)}
 
     def advice(self) -> list[Json]:
         """The advice on the run that was just made."""
@@ -160,12 +149,6 @@ def seeded(prompt: Json, seed: int) -> Json:
     return {key: {**node, "inputs": {
         name: seed if name in SEEDS and isinstance(value, int) else value
         for name, value in node["inputs"].items()}} for key, node in prompt.items()}
-
-
-def _counts(one: Json) -> bool:
-    """Whether advice lowers the peak and can be applied; a guard lowers only the need."""
-    return (one["edit"] is not None and one["kind"] != "oom_guard"
-            and not one["values"].get("after"))
 
 
 def pictures_of(client: Client, entry: Json) -> list[bytes]:

@@ -58,8 +58,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=int, help="default: " + str(BATCHES))
     parser.add_argument("--depth", type=float, default=1.0, help="share of Flux's and Wan's blocks")
     parser.add_argument("--divide", type=int, default=1, help="each side of the picture by this")
-    parser.add_argument("--computed", action="store_true", help="on the simulated GPU with the "
-                        "arithmetic and random weights; takes the RAM of them twice")
 
 
 def run(args: argparse.Namespace) -> Json:
@@ -77,7 +75,7 @@ def run(args: argparse.Namespace) -> Json:
 
 def shapes_only(args: argparse.Namespace) -> bool:
     """Whether the arithmetic is left out."""
-    return not (args.gpu or args.fake_cuda or args.computed)
+    return not (args.gpu or args.fake_cuda)
 
 
 class ClassBench:

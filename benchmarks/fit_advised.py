@@ -6,7 +6,6 @@ It writes the README's table. Figures are peaks of dry runs in MiB, with the CUD
 """
 
 import argparse
-import os
 from pathlib import Path
 
 import on_path  # noqa: F401
@@ -14,7 +13,6 @@ from fit_template import answer_for
 
 from tools.advised import TEMPLATES
 from tools.bench_run import alone
-from tools.comfyui import VARIABLE
 from tools.errors import NotHere
 from tools.fake_cuda import fake_cuda
 from tools.fit_run import ADVISED, PLAIN
@@ -26,7 +24,7 @@ CARD_GIB = 24
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--comfyui", default=os.environ.get(VARIABLE))
+    """It has no settings of its own."""
 
 
 def run(args: argparse.Namespace) -> dict[str, object]:

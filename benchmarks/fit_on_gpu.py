@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
 import statistics
 import sys
 import tempfile
@@ -36,7 +35,6 @@ from tools import results
 from tools.bench_device import MIB, REAL_PACK, TIMEOUT_S, Device
 from tools.bench_run import alone
 from tools.client import PromptFailed
-from tools.comfyui import VARIABLE
 from tools.dry_server import DryServer
 from tools.errors import NotHere
 from tools.fake_cuda import fake_cuda
@@ -61,7 +59,6 @@ Json = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--comfyui", default=os.environ.get(VARIABLE))
     parser.add_argument("--gpu", action="store_true", help="on this machine's own GPU")
     parser.add_argument("--only", nargs="+", default=TEMPLATES, metavar="NAME")
     parser.add_argument("--cards", type=cards, default="8,12", help="in GiB; default: 8,12")

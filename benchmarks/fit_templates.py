@@ -50,7 +50,6 @@ Row = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--comfyui", default=os.environ.get(VARIABLE))
     parser.add_argument("--package", help="version of the templates; default: the ComfyUI's own")
     parser.add_argument("--gate", action="store_true", help="run none, only say which could be")
     parser.add_argument("--sample", type=int, help="run so many of them, drawn by chance")

@@ -14,7 +14,6 @@ are not in `--only` stay as they were recorded. The notes in the workflows show 
 """
 
 import argparse
-import os
 import sys
 import time
 from pathlib import Path
@@ -42,7 +41,6 @@ Json = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--comfyui", default=os.environ.get("COMFYUI_PATH"), help="ComfyUI tree")
     parser.add_argument("--only", nargs="+", choices=list(WORKFLOWS), default=list(WORKFLOWS))
     parser.add_argument("--step", type=float, default=0.04, help="of the search, as a share")
 

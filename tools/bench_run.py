@@ -41,8 +41,7 @@ def arguments(module: Any, words: Sequence[str], device: str = "") -> argparse.N
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     module.add_arguments(parser)
     known = {option for action in parser._actions for option in action.option_strings}
-    if "--comfyui" not in known:
-        parser.add_argument("--comfyui", default=os.environ.get("COMFYUI_PATH"))
+    parser.add_argument("--comfyui", default=os.environ.get("COMFYUI_PATH"), help="ComfyUI tree")
     if device and device not in known:
         raise NotHere(f"it measures the CPU or the simulated GPU: run it without {device}")
     return parser.parse_args([*words, *([device] if device else [])])

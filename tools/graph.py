@@ -75,11 +75,6 @@ def add_checkpoint(graph: Graph, file: str) -> Node:
     return graph.add("CheckpointLoaderSimple", ckpt_name=file.rpartition("/")[2])
 
 
-def add_controlnet(graph: Graph, file: str) -> Node:
-    """Add the loader of a ControlNet, named as in `tools.models`."""
-    return graph.add("ControlNetLoader", control_net_name=file.rpartition("/")[2])
-
-
 def add_lora(graph: Graph, model: Any, clip: Any, file: str) -> Node:
     """Add a LoRA at full strength to a model and its text encoder."""
     return graph.add("LoraLoader", model=model, clip=clip, lora_name=file.rpartition("/")[2],
