@@ -135,8 +135,7 @@ def _steps(value: Any, models: tuple[CastModel, ...], rules: CastRules) -> list[
 def _model_steps(model: CastModel, rules: CastRules) -> list[str]:
     if model.reason:
         return [f"{model.label}: {model.reason}", *model.notes]
-    steps = [f"{model.label}: {_counted(model.before)} -> {_counted(model.after)}",
-             model.rounding.text]
+    steps = [f"{model.label}: {_counted(model.before)} -> {_counted(model.after)}"]
     if model.saved_bytes == 0:
         steps.append(f"{short(rules.dtype)} takes the same room as the dtype before; it only "
                      "trades range for precision")

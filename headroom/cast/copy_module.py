@@ -13,7 +13,7 @@ from ..base.tensors import storage_key
 from ..models.lazy_restore import is_restore_hook
 from .dtypes import FLOATS
 from .rules import Wanted
-from .tensor import Rounding, cast_tensor
+from .tensor import cast_tensor
 
 # torch raises a plain RuntimeError when the allocator of the CPU or a device has no memory left.
 _NO_MEMORY = re.compile("out of memory|allocat(e|ion)", re.IGNORECASE)
@@ -22,7 +22,6 @@ _NO_MEMORY = re.compile("out of memory|allocat(e|ion)", re.IGNORECASE)
 def copy_module(
     module: torch.nn.Module,
     wanted: Iterable[Wanted],
-    rounding: Rounding,
     values: Mapping[str, torch.Tensor] | None = None,
     shared: Iterable[Any] = (),
 ) -> tuple[torch.nn.Module, Copies]:
@@ -34,7 +33,7 @@ def copy_module(
     ValueError for a module that Python cannot copy.
     """
     memo: dict[int, Any] = {id(item): item for item in shared}
-    _copy_parameters(wanted, rounding, values or {}, memo)
+    _copy_parameters(wanted, values or {}, memo)
     for buffer in module.buffers():
         memo[id(buffer)] = buffer.detach().clone()
     try:
@@ -54,10 +53,7 @@ def copy_module(
 
 
 def _copy_parameters(
-    wanted: Iterable[Wanted],
-    rounding: Rounding,
-    values: Mapping[str, torch.Tensor],
-    memo: dict[int, Any],
+    wanted: Iterable[Wanted], values: Mapping[str, torch.Tensor], memo: dict[int, Any]
 ) -> None:
     done: dict[tuple[Any, ...], torch.Tensor] = {}
     for item in wanted:
@@ -65,7 +61,7 @@ def _copy_parameters(
         key = (storage_key(old), old.storage_offset(), old.shape, old.stride(), item.target)
         if key[0] is None or key not in done:
             change = old.dtype in FLOATS and item.target != old.dtype
-            new = cast_tensor(item.name, old, item.target, rounding) if change else old.clone()
+            new = cast_tensor(item.name, old, item.target) if change else old.clone()
             done[key] = new
         memo[id(item.parameter)] = torch.nn.Parameter(done[key], item.parameter.requires_grad)
 

@@ -15,7 +15,7 @@ from .functions import holds_a_part, refuse_functions
 from .result import CastModel, prepare
 from .rules import CastRules, Wanted, own_dtype, wanted_dtypes
 from .running import arm
-from .tensor import CastOverflow, Rounding, check_tensor
+from .tensor import CastOverflow, check_tensor
 
 
 def cast_module(
@@ -36,7 +36,7 @@ def cast_module(
             "weights: cast first, then enable offloading on the result."
         )
     refuse_functions(module)
-    copied, result.copies = _copied(module, wanted, result.rounding, rules)
+    copied, result.copies = _copied(module, wanted, rules)
     update_named_dtypes(copied, rules.dtype)
     arm(copied, rules.dtype, everywhere=not is_component or _is_mixed(wanted))
     return result
@@ -55,14 +55,19 @@ def cast_patcher(patcher: Any, rules: CastRules) -> CastModel:
     if is_dynamic:
         make, dtype_of = _reread, host_cast.device_dtype
     result, wanted = prepare(patcher.model, rules, dtype_of, host_cast.quantised_reason(patcher))
-    if not result.reason and is_dynamic:
-        result.reason = _unreadable_reason(patcher)
+    if not result.reason and is_dynamic and host_cast.loader_recipe(patcher) is None:
+        result.reason = said("not cast: dynamic VRAM streams it from a file, and its loader left "
+                             "no way to read that file again")
     if result.reason:
         return result
     refuse_functions(patcher.model, is_read_again=is_dynamic)
-    _refuse_bound(result.label, host_cast.compiled_reason(patcher) or _bound_reason(patcher))
+    if reason := host_cast.compiled_reason(patcher) or _bound_reason(patcher):
+        raise ValueError(
+            f"Cast bf16 cannot cast this {result.label}: it carries {reason} over the old weights; "
+            "connect Cast bf16 before the node that added that."
+        )
     host_cast.unload(patcher)
-    module, result.copies = make(patcher, rules, result)
+    module, result.copies = make(patcher, rules)
     update_named_dtypes(module, rules.dtype)
     host_cast.use_compute_dtype(module, rules.dtype)
     host_cast.cast_kernels(module, rules.dtype)
@@ -70,6 +75,8 @@ def cast_patcher(patcher: Any, rules: CastRules) -> CastModel:
     again = partial(_patcher_of, rules)
     copied = host_cast.private_patcher(patcher, module, result.copies, again)
     result.copies[id(patcher)] = copied
+    if is_dynamic:
+        result.notes.append("dynamic VRAM reads the weights from the file: no copy in RAM")
     result.notes.extend(host_cast.compute_notes(patcher, rules.dtype))
     return result
 
@@ -96,20 +103,11 @@ def _bound_reason(patcher: Any) -> str:
                  if holds_a_part(held, patcher.model)), "")
 
 
-def _refuse_bound(label: str, reason: str) -> None:
-    if reason:
-        raise ValueError(
-            f"Cast bf16 cannot cast this {label}: it carries {reason} over the old weights; "
-            "connect Cast bf16 before the node that added that."
-        )
-
-
 def _copied(
-    module: torch.nn.Module, wanted: list[Wanted], rounding: Rounding, rules: CastRules,
-    **options: Any,
+    module: torch.nn.Module, wanted: list[Wanted], rules: CastRules, **options: Any
 ) -> tuple[torch.nn.Module, Copies]:
     try:
-        return copy_module(module, wanted, rounding, **options)
+        return copy_module(module, wanted, **options)
     except CastOverflow as error:
         raise _refused(module, error, rules) from error
 
@@ -121,33 +119,19 @@ def _refused(module: torch.nn.Module, error: Exception, rules: CastRules) -> Val
     )
 
 
-def _copy_patched(
-    patcher: Any, rules: CastRules, result: CastModel
-) -> tuple[torch.nn.Module, Copies]:
+def _copy_patched(patcher: Any, rules: CastRules) -> tuple[torch.nn.Module, Copies]:
     """Copy the module under a classic patcher, without patches."""
     host_cast = _host_cast()
     module = patcher.model
     wanted = wanted_dtypes(module, rules)  # again: unloading may have replaced parameters
     values, shared = host_cast.weight_backups(patcher), host_cast.shared_parts(module)
-    copied, copies = _copied(
-        module, wanted, result.rounding, rules, values=values, shared=shared
-    )
+    copied, copies = _copied(module, wanted, rules, values=values, shared=shared)
     host_cast.start_unloaded(copied)
     host_cast.stamp(copied, {item.name: item.target for item in wanted})
     return copied, copies
 
 
-def _unreadable_reason(patcher: Any) -> str:
-    """Return why a dynamic model cannot be read from its file again; "" if it can."""
-    if _host_cast().loader_recipe(patcher) is None:
-        return said("not cast: dynamic VRAM streams it from a file, and its loader left no way "
-                    "to read that file again")
-    return ""
-
-
-def _reread(
-    patcher: Any, rules: CastRules, result: CastModel
-) -> tuple[torch.nn.Module, Copies]:
+def _reread(patcher: Any, rules: CastRules) -> tuple[torch.nn.Module, Copies]:
     """Read a dynamic model from its file again; its weights get the wanted dtypes on the GPU."""
     host_cast = _host_cast()
     module = patcher.model
@@ -155,7 +139,7 @@ def _reread(
     try:
         for item in wanted:
             if item.target != item.source:
-                check_tensor(item.name, item.parameter.detach(), item.target, result.rounding)
+                check_tensor(item.name, item.parameter.detach(), item.target)
     except CastOverflow as error:
         raise _refused(module, error, rules) from error
     copied = host_cast.reload(host_cast.loader_recipe(patcher)).model
@@ -164,5 +148,4 @@ def _reread(
         id(part): new[name] for name, part in module.named_modules() if name in new
     }
     host_cast.stamp(copied, {item.name: item.target for item in wanted})
-    result.notes.append("dynamic VRAM reads the weights from the file: no copy in RAM")
     return copied, copies

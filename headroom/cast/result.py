@@ -18,7 +18,6 @@ from .rules import (
     unmatched,
     wanted_dtypes,
 )
-from .tensor import Rounding
 
 
 @dataclass
@@ -35,7 +34,6 @@ class CastModel:
     before: dict[str, int] = field(default_factory=dict)
     after: dict[str, int] = field(default_factory=dict)
     kept: list[Wanted] = field(default_factory=list)
-    rounding: Rounding = field(default_factory=Rounding)
     notes: list[str] = field(default_factory=list)
 
     @property

@@ -58,7 +58,6 @@ def test_bytes_fall_to_half_and_the_report_counts_them_by_dtype(module):
     assert done.saved_bytes == weights / 2
     assert "saved" in done.report.headline and "in bfloat16" in done.report.headline
     assert "MiB float32 -> " in done.report.text
-    assert "worst relative rounding error" in done.report.text
     assert "until nothing uses the original any more, the copy costs" in done.report.text
 
 
@@ -88,7 +87,7 @@ def test_casting_back_to_float32_keeps_the_rounded_values_exactly(module, x):
     assert {p.dtype for p in back.value.parameters()} == {torch.float32}
     for name, parameter in back.value.named_parameters():
         assert torch.equal(parameter, half.get_parameter(name).float())
-    assert "more needed" in back.report.headline and "no value was rounded" in back.report.text
+    assert "more needed" in back.report.headline
     assert back.value(x).dtype == torch.float32
 
 
