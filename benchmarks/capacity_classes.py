@@ -3,8 +3,8 @@
     python benchmarks/capacity_classes.py --comfyui PATH          on the simulated GPU
     python benchmarks/capacity_classes.py --comfyui PATH --gpu    on this machine's own
 
-Diffusion models at their real layer sizes and with all their blocks (`--depth` leaves some out),
-two steps each at their usual picture size in a batch, every try on an empty device.
+Diffusion models at their real layer sizes and with all their blocks, two steps each at their usual
+picture size in a batch, every try on an empty device.
 
 On the simulated GPU the smallest capacity is searched for by narrowing an interval to 4 %. All
 allocations take place, but the arithmetic is left out and weights are zeros that take no RAM (a
@@ -56,7 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gib", nargs="+", type=float, default=[8, 12, 16, 24, 32],
                         help="the capacities tried with --gpu")
     parser.add_argument("--batch", type=int, help="default: " + str(BATCHES))
-    parser.add_argument("--depth", type=float, default=1.0, help="share of Flux's and Wan's blocks")
     parser.add_argument("--divide", type=int, default=1, help="each side of the picture by this")
 
 
@@ -69,7 +68,7 @@ def run(args: argparse.Namespace) -> Json:
     env = LAZY_RAM if shapes_only(args) else {}
     with served(args, ROOM_GIB * 1024, packs=packs, env=env) as server:
         bench = ClassBench(server, args)
-        return {"steps": 2, "depth": args.depth, **({"gib": bench.gib()} if args.gpu else {}),
+        return {"steps": 2, **({"gib": bench.gib()} if args.gpu else {}),
                 "classes": {kind: bench.smallest(kind) for kind in args.classes}}
 
 
@@ -153,9 +152,8 @@ class ClassBench:
 
     def parts(self, graph: Graph, kind: str) -> Node:
         """The model with its conditioning and latent; the same node in every prompt, so cached."""
-        return graph.add("BenchClass", kind=kind, depth=self.args.depth,
-                         batch=self.batch(kind), divide=self.args.divide,
-                         zeros=shapes_only(self.args))
+        return graph.add("BenchClass", kind=kind, batch=self.batch(kind),
+                         divide=self.args.divide, zeros=shapes_only(self.args))
 
     def batch(self, kind: str) -> int:
         return int(self.args.batch or BATCHES[kind])

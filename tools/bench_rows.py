@@ -123,8 +123,7 @@ def _classes(r: Json) -> Json:
             **{way: f"{need:,g} {unit}" if need else f"> {most:g} {unit}"
                for way, need in needs.items()},
         }
-    part = (f", {r['depth']:.0%} of its blocks", f"，{r['depth']:.0%} 的块")
-    return {"classes": found, "blocks": ("", "") if r["depth"] == 1 else part}
+    return {"classes": found}
 
 
 def _recovery(r: Json) -> Json:

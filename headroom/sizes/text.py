@@ -54,14 +54,14 @@ def parse_sizes(text: str) -> list[Size]:
             sizes.append(_size(int(pair[1]), int(pair[2]), statement))
             continue
         for kind, numbers in _lists(statement):
-            if waiting is None:
+            if waiting is None or waiting.kind == kind:
+                _must_be_paired(waiting)
                 waiting = _Waiting(kind, numbers, statement)
                 continue
-            if waiting.kind == kind:
-                _must_be_paired(waiting)
             _expect_few(len(sizes) + len(numbers) * len(waiting.numbers), statement)
             lists = {kind: numbers, waiting.kind: waiting.numbers}
-            sizes.extend(_combine(lists["height"], lists["width"], statement))
+            sizes += [_size(width, height, statement)
+                      for height in lists["height"] for width in lists["width"]]
             waiting = None
     _must_be_paired(waiting)
     return sizes
@@ -86,14 +86,6 @@ def _lists(statement: _Statement) -> Iterator[tuple[str, list[int]]]:
             if not _NUMBER.fullmatch(entry):
                 raise _malformed(statement, f"{shown(entry)} is not a whole number of pixels")
         yield match[1].lower().rstrip("s"), [int(entry) for entry in numbers]
-
-
-def _combine(
-    heights: list[int], widths: list[int], statement: _Statement
-) -> Iterator[Size]:
-    for height in heights:
-        for width in widths:
-            yield _size(width, height, statement)
 
 
 def _size(width: int, height: int, statement: _Statement) -> Size:

@@ -181,14 +181,14 @@ WAN = {"batch": 2, "picture": [832, 480, 81]}
 
 
 @pytest.mark.parametrize(("say", "wanted"), [
-    (english, ["Flux class at its real layer sizes, 50% of its blocks, batch 8, 1024x1024",
+    (english, ["Flux class at its real layer sizes, batch 8, 1024x1024",
                "stock 3,838 MiB, OOM Guard 713 MiB (0.19)"]),
-    (chinese, ["Flux 类，真实的层尺寸，50% 的块，批量 8，1024x1024",
+    (chinese, ["Flux 类，真实的层尺寸，批量 8，1024x1024",
                "原版 3,838 MiB，OOM Guard 713 MiB（0.19）"]),
 ])
 def test_the_classes_on_the_simulated_gpu_are_told_in_mib_with_their_ratio(folder, say, wanted):
     found = {**FLUX, "smallest_mib": {"stock": 3838, "guarded": 713}, "guard_of_stock": 0.186}
-    write(folder, "2026-01-02", capacity_classes={"depth": 0.5, "classes": {"Flux": found}})
+    write(folder, "2026-01-02", capacity_classes={"classes": {"Flux": found}})
     text = bench_tables.section(results.recorded(folder), say)
     assert all(words in text for words in wanted)
 
@@ -201,7 +201,7 @@ def test_the_classes_on_the_simulated_gpu_are_told_in_mib_with_their_ratio(folde
 ])
 def test_the_classes_on_a_real_gpu_are_told_in_the_gib_that_were_tried(folder, say, wanted):
     found = {**WAN, "smallest_gib": {"stock": None, "guarded": 12.0}}
-    result = {"depth": 1.0, "gib": [8.0, 32.0], "classes": {"Wan": found}}
+    result = {"gib": [8.0, 32.0], "classes": {"Wan": found}}
     write(folder, "2026-01-02", device="NVIDIA X", capacity_classes=result)
     text = bench_tables.section(results.recorded(folder), say)
     assert all(words in text for words in wanted)

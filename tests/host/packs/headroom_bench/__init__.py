@@ -217,16 +217,15 @@ class BenchClass(Bench):
 
     @classmethod
     def INPUT_TYPES(cls):
-        return {"required": {"kind": (list(SHAPES),), "depth": ("FLOAT", {"step": 0.001}),
-                             "batch": ("INT", {}), "divide": ("INT", {}),
+        return {"required": {"kind": (list(SHAPES),), "batch": ("INT", {}), "divide": ("INT", {}),
                              "zeros": ("BOOLEAN", {})}}
 
     @classmethod
     def IS_CHANGED(cls, **_):
         return ""
 
-    def run(self, kind, depth, batch, divide, zeros):
-        model = zero_model(kind, depth) if zeros else random_model(kind, depth)
+    def run(self, kind, batch, divide, zeros):
+        model = zero_model(kind) if zeros else random_model(kind)
         return model, conditioning(kind), latent(kind, batch, divide)
 
 

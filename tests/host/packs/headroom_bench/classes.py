@@ -1,7 +1,4 @@
-"""Diffusion models of the published classes at their real layer sizes, without trained weights.
-
-`depth` below 1 leaves out blocks, never width, for machines that cannot hold them.
-"""
+"""Diffusion models of the published classes at their real layer sizes, without trained weights."""
 
 import math
 
@@ -38,7 +35,7 @@ WAN_FRAMES = 21  # of the latent: 81 frames of video
 DRAWN = 1_000_003  # random numbers that every weight repeats; a prime: no two rows are equal
 
 
-def network(kind, depth):
+def network(kind):
     """The bare network on the meta device; only its names and shapes are used."""
     common = {"device": "meta", "dtype": torch.bfloat16,
               "operations": comfy.ops.disable_weight_init}
@@ -47,31 +44,31 @@ def network(kind, depth):
     if kind == "SDXL":
         return UNET(**SDXL, **common)
     if kind == "Flux":
-        blocks = {"depth": math.ceil(19 * depth), "depth_single_blocks": math.ceil(38 * depth)}
+        blocks = {"depth": 19, "depth_single_blocks": 38}
         if "txt_ids_dims" in comfy.ldm.flux.model.FluxParams.__dataclass_fields__:
             blocks["txt_ids_dims"] = []  # newer hosts ask for it; Flux.1 has none
         return comfy.ldm.flux.model.Flux(**FLUX, **blocks, **common)
-    return comfy.ldm.wan.model.WanModel(**WAN, num_layers=math.ceil(40 * depth), **common)
+    return comfy.ldm.wan.model.WanModel(**WAN, num_layers=40, **common)
 
 
-def random_model(kind, depth):
+def random_model(kind):
     """A MODEL with random weights that lie in RAM."""
     generator = torch.Generator(device=mm.get_torch_device()).manual_seed(1)
     noise = torch.randn(DRAWN, generator=generator, device=generator.device)
     weights = {
         name: _weight(value.shape, noise)
-        for name, value in network(kind, depth).state_dict().items()
+        for name, value in network(kind).state_dict().items()
     }
     return comfy.sd.load_diffusion_model_state_dict(weights)
 
 
-def zero_model(kind, depth):
+def zero_model(kind):
     """A MODEL whose weights are zeros that take no RAM, for a simulated GPU without arithmetic."""
     from simgpu.shapes import unwritten_weights, zeros
 
     weights = {
         name: zeros(value.shape, torch.bfloat16)
-        for name, value in network(kind, depth).state_dict().items()
+        for name, value in network(kind).state_dict().items()
     }
     with unwritten_weights():
         return comfy.sd.load_diffusion_model_state_dict(weights)
