@@ -64,13 +64,7 @@ class EmbeddingCache:
         if len(data) > MAX_FILE_BYTES:
             most = MAX_FILE_BYTES // MIB
             raise Unstorable(f"it has more than {most} MiB")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        part = self.folder / f"{key}.{os.getpid()}.{uuid.uuid4().hex}.part"
-        try:
-            part.write_bytes(data)
-            part.replace(self._path(key))
-        finally:
-            part.unlink(missing_ok=True)
+        write_whole(self._path(key), data)
         self._written_bytes += len(data)
         if self._written_bytes >= TRIM_EVERY_BYTES:
             self.trim()
@@ -99,6 +93,17 @@ class EmbeddingCache:
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.safetensors"
+
+
+def write_whole(file: Path, data: bytes) -> None:
+    """Write a file, all of it or nothing; its folder is made. OSError when the disk refuses."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f"file.{os.getpid()}.{uuid.uuid4().hex}.part")  # see OUR_PART
+    try:
+        part.write_bytes(data)
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def limit_bytes() -> int:

@@ -3,7 +3,6 @@
 import logging
 import os
 import struct
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from ..base.stored_value import (
 )
 from ..base.untrusted_file import read_untrusted
 from .conditioning import is_conditioning
+from .disk_cache import write_whole
 from .encoders import Encoder, is_encoder
 
 log = logging.getLogger("headroom")
@@ -99,17 +99,11 @@ def save(conditioning: Any, file: Path, encoders: list[Encoder]) -> None:
             f"{type(conditioning).__name__}: connect the output of a text encode node."
         )
     value = {"conditioning": conditioning, "encoders": encoders}
-    part = file.with_name(f"{uuid.uuid4().hex}.part")
     try:
         data = to_bytes(value, KEY)
         if len(data) > MAX_FILE_BYTES:  # nobody could load it
             raise Unstorable(f"it has more than {mib_text(MAX_FILE_BYTES)}")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            part.write_bytes(data)
-            part.replace(file)
-        finally:
-            part.unlink(missing_ok=True)
+        write_whole(file, data)
     except Unstorable as error:
         raise NotUsable(
             f"Save Conditioning cannot keep this conditioning in a file: {error}; save it before "
