@@ -4,7 +4,6 @@
 
 SD1.5 class, encode, sample, decode, preview; `ours` adds Encode to CPU (with the disk cache),
 OOM Guard and Memory Report, `ours with purge` a Purge VRAM at the end too. In turns on one server:
-- the nodes that run when the very same prompt is queued again;
 - a second run with another seed, straight after the first: CPU seconds of the whole server and
   wall-clock seconds, each against stock in the same turn;
 - a second run with another seed after the server has forgotten everything, as after a restart:
@@ -52,7 +51,6 @@ def run(args: argparse.Namespace) -> Json:
         bench = SecondRuns(server, args.size)
         return {
             "turns": args.turns, "size": args.size,
-            "same_prompt_again": {kind: bench.again(kind) for kind in KINDS},
             "another_seed": bench.compared(args.turns, forget=False),
             "another_seed_after_a_restart": bench.compared(args.turns, forget=True),
         }
@@ -64,16 +62,6 @@ class SecondRuns:
     def __init__(self, server: Bench, size: int) -> None:
         self.server, self.size = server, size
         self._seed = 0
-
-    def again(self, kind: str) -> Json:
-        """Queue the same prompt twice: the nodes that ran the second time."""
-        forget_everything(self.server.client)
-        graph = self.graph(kind, self.seed())
-        self.server.run(graph)
-        entry = self.server.run(graph)
-        ran = set(graph.prompt) - cached_nodes(entry)
-        return {"nodes": len(graph.prompt),
-                "ran_again": sorted(graph.prompt[node]["class_type"] for node in ran)}
 
     def compared(self, turns: int, forget: bool) -> Json:
         found: dict[str, list[Json]] = {kind: [] for kind in KINDS}
