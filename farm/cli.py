@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     run_parser = commands.add_parser("run", help="run prompts on servers until all are finished")
     add = run_parser.add_argument
     add("prompts", nargs="+", metavar="PROMPTS",
-        help=".json, .jsonl, a folder of these, or - for lines on standard input")
+        help=".json, .jsonl, a folder of these, a .py with a generator `prompts`, or - for stdin")
     _add_servers(run_parser, 1).add_argument("--farm", default="", metavar="URL",
         help="the address of a farm that `serve` has opened, in place of --servers")
     serve_parser = commands.add_parser("serve", help="be one ComfyUI in front of many")
@@ -76,6 +76,8 @@ def _add_servers(sub: argparse.ArgumentParser, retries: int) -> "argparse._Mutua
         help="where results and what is done are kept; default: %(default)s")
     add("--after-oom", choices=("rescue", "move"), default="rescue",
         help="out of memory: the server tries again guarded (default), or a larger one gets it")
+    add("--guess", action="store_true",
+        help="ask a server first how much memory a prompt of a new kind may need")
     add("--prompt-seconds", type=_seconds, default=3600.0, metavar="N",
         help="longest run of a prompt; default: %(default)g")
     add("--silent-seconds", type=_seconds, default=120.0, metavar="N",
@@ -104,7 +106,8 @@ def plan_of(args: argparse.Namespace, token: str = "", most_bytes: int = 1 << 30
 
     patience = Patience(args.start_seconds, args.silent_seconds, args.prompt_seconds)
     return Plan(read_servers(args.servers), patience, args.results.absolute(), args.after_oom,
-                token, most_bytes, Limits(args.retries, args.losses), args.ray)
+                token, most_bytes, Limits(args.retries, args.losses), args.guess,
+                args.ray)
 
 
 def run(args: argparse.Namespace) -> int:

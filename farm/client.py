@@ -15,7 +15,7 @@ from .progress import Counts, Progress
 from .words import Asked, FarmError, Json
 
 AHEAD = 200  # prompts that the farm has at once, at least
-REPEATS = 10_000  # read again one after another: standard input has nothing new any more
+REPEATS = 10_000  # read again one after another: a generator that yields nothing new any more
 LOOK_SECONDS = 0.5
 STARTS = 5  # in a row that fail before a server that was there once is given up
 TRIES = 3  # of a prompt whose files its server did not have any more

@@ -153,6 +153,11 @@ class Comfy:
                 return answer
             await asyncio.sleep(PAUSE_SECONDS / 5)
 
+    async def estimate(self, prompt: Json) -> float:
+        """Return what Headroom guesses that a prompt needs at least; 0 where nobody does."""
+        status, answer = await self.ask("POST", "/headroom/estimate", {"prompt": prompt})
+        return float(answer["needs_mib"][0]) if status == 200 else 0.0
+
     async def record(self, prompt_id: str) -> Json:
         """Return Headroom's record of a run; nothing where there is none."""
         status, answer = await self.ask("GET", f"/headroom/runs/{prompt_id}")

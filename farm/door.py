@@ -27,7 +27,7 @@ class Door:
     def __init__(
         self, store: Store, works: Mapping[str, Work], says: Callable[[str], None],
         after_oom: Literal["rescue", "move"] = "rescue", limits: Limits = LIMITS,
-        sleepers: Collection[str] = (),
+        guesses: bool = False, sleepers: Collection[str] = (),
     ) -> None:
         self.store, self.clients = store, Clients()
         self._seats = Seats(works, sleepers, self._is_away, says)
@@ -35,7 +35,7 @@ class Door:
         self.there, self.want = self._seats.there, self._seats.want
         self.begun: dict[str, Begun] = {}  # by server
         self._says = says
-        self._after_oom, self._limits = after_oom, limits
+        self._after_oom, self._limits, self._guesses = after_oom, limits, guesses
         self._line = Line(store)
         self._first: dict[str, asyncio.Future[Json | None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -155,7 +155,8 @@ class Door:
         attempt = attempt_id(kept.id, name, waiting.past.ended.get(name, 0))
         order = order_for(
             replace(waiting, asked=asked), server, attempt, self.store.needs.of(asked.kind),
-            self.store.abandoned(name), self._after_oom == "rescue" or sizes.is_largest(server))
+            self.store.abandoned(name), self._after_oom == "rescue" or sizes.is_largest(server),
+            sizes.most_room_mib if self._guesses else 0.0)
         self.store.begins(kept.id, name)
         seat.state, server.models = "busy", asked.models
         client_id = kept.extra.get("client_id")

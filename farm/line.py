@@ -93,7 +93,7 @@ class Line:
 
 def order_for(
     waiting: Waiting, server: Server, attempt: str, need: Need, left: Sequence[str],
-    rescue: bool,
+    rescue: bool, elsewhere_mib: float,
 ) -> Order:
     """Return the order for an attempt on a server, where attempts may be `left` from before."""
     fit = need.fit(server.facts.room_mib, server.size_mib)
@@ -101,6 +101,7 @@ def order_for(
     return Order(
         waiting.asked, attempt, room_mib=need.enough_mib if knows_room else 0.0,
         guard=fit in ("guarded", "too small") and server.facts.has_headroom, rescue=rescue,
+        elsewhere_mib=0.0 if need.is_known else elsewhere_mib,
         resumes=waiting.resumes_on == server.name or attempt in left,
         abandoned=tuple(one for one in left if one != attempt),
     )

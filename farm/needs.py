@@ -38,20 +38,35 @@ class Need:
 
 
 class Needs:
-    """The needs of every kind; learned from how attempts ended."""
+    """The needs of every kind; learned from how attempts ended.
+
+    A server's guess counts until something is learned: what it says is short.
+    """
 
     def __init__(self, known: dict[str, Need] | None = None) -> None:
         self._of = dict(known or {})
+        self._guessed: dict[str, Need] = {}
 
     def of(self, kind: str) -> Need:
+        learned = self.learned(kind)
+        return learned if learned.is_known else self._guessed.get(kind, learned)
+
+    def learned(self, kind: str) -> Need:
+        """Return what attempts have taught, without guesses."""
         return self._of.get(kind, Need())
 
     def learn(
         self, kind: str, ending: str, needed_mib: float | None, room_mib: float | None,
         rescued: bool = False, size_mib: float | None = None,
     ) -> None:
-        """An attempt with `room_mib` ended; `needed_mib` is what it took at its peak."""
-        old = self.of(kind)
+        """An attempt with `room_mib` ended; `needed_mib` is what it took at its peak.
+
+        Where there was no room, it is a guess.
+        """
+        if ending == "no room" and needed_mib is not None:
+            self._guessed[kind] = Need(short_mib=needed_mib - 1)
+            return
+        old = self.learned(kind)
         enough, short, by_rescue = old.enough_mib, old.short_mib, old.rescued_mib
         short_size = old.short_size_mib
         if (ending == "out of memory" or rescued) and room_mib is not None:

@@ -55,6 +55,7 @@ class Sizes:
         self._sizes = [size for size, _ in known]
         # The most room on the smallest server, on the two smallest, and so on; on none at first.
         self._rooms = list(accumulate((room for _, room in known), max, initial=0.0))
+        self.most_room_mib = self._rooms[-1]
 
     def is_largest(self, server: Server) -> bool:
         """Whether none is larger: what nothing is large enough for has its try there."""

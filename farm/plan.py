@@ -27,6 +27,7 @@ class Plan:
     token: str = ""
     most_bytes: int = 100 << 20
     limits: Limits = Limits()
+    guesses: bool = False
     ray: str = ""
     errors: Errors = field(default_factory=known_errors)
 
@@ -46,6 +47,6 @@ class Plan:
         """Return the door's application; FarmError where its store cannot be used."""
         door = Door(
             Store(self.results), {spec.name: work(self, spec) for spec in self.specs},
-            says, self.after_oom, self.limits,
+            says, self.after_oom, self.limits, self.guesses,
             {spec.name for spec in self.specs if spec.idle_seconds})
         return application(door, self.token, self.most_bytes)

@@ -18,7 +18,7 @@ class Counts:
 
 
 class Progress:
-    """A bar over all prompts; `total` is None where standard input does not tell how many."""
+    """A bar over all prompts; `total` is None where a generator does not tell how many."""
 
     def __init__(self, total: int | None) -> None:
         self._bar = tqdm(total=total, unit="prompt", file=sys.stderr, dynamic_ncols=True,

@@ -1,7 +1,9 @@
-"""Prompts from files, folders and standard input."""
+"""Prompts from files, folders, standard input and Python generators."""
 
 import json
+import runpy
 import sys
+import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,14 +12,15 @@ from .keys import key_of, kind_of, models_of
 from .words import Asked, FarmError
 
 STDIN = "-"
+GENERATOR = "prompts"
 HOW = "save it in ComfyUI with Export (API)"
 
 
 def read_all(sources: Iterable[str]) -> Iterator[Asked]:
     """Yield every prompt of every source, one after another; FarmError for the first bad one.
 
-    A source is a JSON file (one prompt, or a list), a JSON-lines file, a folder of these, or `-`:
-    JSON lines on standard input.
+    A source is a JSON file (one prompt, or a list), a JSON-lines file, a folder of these, a
+    Python file whose function `prompts` yields prompts, or `-`: JSON lines on standard input.
     """
     for source in sources:
         for name, data in _read(source):
@@ -27,20 +30,20 @@ def read_all(sources: Iterable[str]) -> Iterator[Asked]:
 def count(sources: Iterable[str]) -> int | None:
     """Read everything once, so that a bad prompt is known before the first runs; None: unknown.
 
-    Standard input can be read once only.
+    Generators and standard input can be read once only.
     """
     sources = list(sources)
-    read_twice = [one for one in sources if one != STDIN]
+    read_twice = [one for one in sources if one != STDIN and not one.endswith(".py")]
     found = len({asked.key for asked in read_all(read_twice)})
     return found if len(read_twice) == len(sources) else None
 
 
 def asked_for(name: str, data: Any) -> Asked:
-    """Return a prompt in API format, or a body of POST /prompt, with its key and its kind."""
-    try:
-        json.dumps(data, allow_nan=False)
-    except (ValueError, RecursionError) as error:
-        raise FarmError(f"{name} is not JSON: {error}; {HOW}.") from error
+    """Return a prompt in API format, or a body of POST /prompt, with its key and its kind.
+
+    A copy: a generator may change what it yielded and yield it again.
+    """
+    data = _copied(name, data)
     body = data if _is_body(data) else {"prompt": data}
     prompt, extra = body["prompt"], body.get("extra_data") or {}
     if not isinstance(prompt, dict) or not prompt or not all(map(_is_node, prompt.values())):
@@ -50,6 +53,13 @@ def asked_for(name: str, data: Any) -> Asked:
     if not isinstance(extra, dict) or not isinstance(extra.get("headroom", {}), dict):
         raise FarmError(f"{name} has an `extra_data` that is no JSON object; leave it out.")
     return Asked(key_of(prompt, extra), name, prompt, extra, kind_of(prompt), models_of(prompt))
+
+
+def _copied(name: str, data: Any) -> Any:
+    try:
+        return json.loads(json.dumps(data, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise FarmError(f"{name} is not JSON: {error}; {HOW}.") from error
 
 
 def _is_body(data: Any) -> bool:
@@ -79,7 +89,7 @@ def _read(source: str) -> Iterator[tuple[str, Any]]:
         for one in files:
             yield from _file(one)
     else:
-        yield from _file(path)
+        yield from (_generated if path.suffix == ".py" else _file)(path)
 
 
 def _file(path: Path) -> Iterator[tuple[str, Any]]:
@@ -111,3 +121,33 @@ def _parsed(name: str, text: str | bytes) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise FarmError(f"{name} is not JSON: {error}; {HOW}.") from error
+
+
+def _generated(path: Path) -> Iterator[tuple[str, Any]]:
+    if not path.is_file():
+        raise FarmError(f"{path} cannot be read: there is no such file.")
+    try:
+        yield from ((f"{path}#{number}", item) for number, item in enumerate(_made(path)))
+    except FarmError:
+        raise
+    except Exception as error:  # of the user's own code, whatever it is
+        said = f"{type(error).__name__}: {error}".split("\n")[0]
+        raise FarmError(f"{path}, line {_line_of(error, path)}: {said}; mend it there.") from error
+
+
+def _made(path: Path) -> Iterable[Any]:
+    made = runpy.run_path(str(path), run_name="farm_prompts").get(GENERATOR)
+    found = made() if callable(made) else None
+    if not isinstance(found, Iterable):
+        raise FarmError(f"{path} is expected to have a function `{GENERATOR}` that yields prompts, "
+                        "but none came; yield them there.")
+    return found
+
+
+def _line_of(error: Exception, path: Path) -> int | None:
+    """Return the last line of the file that an error came through."""
+    if isinstance(error, SyntaxError):
+        return error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+    return lines[-1] if lines else None

@@ -164,7 +164,7 @@ class Store:
 
     def learn(self, kind: str) -> None:
         self._db.execute("INSERT OR REPLACE INTO needs VALUES (?, ?, ?, ?, ?)",
-                         (kind, *astuple(self.needs.of(kind))))
+                         (kind, *astuple(self.needs.learned(kind))))
 
     def abandon(self, server: str, attempt: str) -> None:
         """A server may still have this attempt, and nobody waits for it."""

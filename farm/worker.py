@@ -129,6 +129,10 @@ class Worker:
         if order.room_mib and not await comfy.is_ready(order.room_mib):
             return Outcome("no room", facts=await comfy.facts())
         if not (order.resumes and await comfy.has(order.prompt_id)):
+            if order.elsewhere_mib and (facts := await comfy.facts()).room_mib is not None:
+                guessed_mib = await comfy.estimate(order.asked.prompt)
+                if facts.room_mib < guessed_mib <= order.elsewhere_mib:
+                    return Outcome("no room", facts=facts, needed_mib=guessed_mib)
             refused = await comfy.queue(order.prompt_id, order.asked.prompt, _extra(order))
             if refused is not None:
                 answer = refused if isinstance(refused, dict) else {}

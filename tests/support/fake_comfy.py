@@ -153,6 +153,9 @@ class FakeComfy(ThreadingHTTPServer):
         if self.headroom and path.startswith("/headroom/runs/"):
             found = self.records.get(path.rpartition("/")[2])
             return (200, found) if found else (404, {})
+        if self.headroom and path == "/headroom/estimate":
+            mib = sum(node["inputs"].get("mib", 0) for node in body["prompt"].values())
+            return 200, {"needs_mib": [mib, 2 * mib]}
         if path.startswith("/history/"):
             prompt_id = path.rpartition("/")[2]
             return 200, {prompt_id: self.history[prompt_id]} if prompt_id in self.history else {}

@@ -65,7 +65,7 @@ def test_the_same_prompt_asked_for_twice_runs_once(farm):
     assert len(one.orders) == 1
 
 
-def test_input_that_repeats_the_same_prompts_for_ever_ends_once_they_are_finished(farm):
+def test_a_generator_that_repeats_the_same_prompts_for_ever_ends_once_they_are_finished(farm):
     def for_ever():
         for number in range(10 * REPEATS):
             yield prompts[number % 3]
@@ -221,7 +221,7 @@ def test_results_that_cannot_be_kept_end_the_farm_with_a_sentence(farm, monkeypa
         farm({"a": 1000}).run([asked(1)])
 
 
-def test_input_without_end_is_read_as_it_is_needed(farm):
+def test_a_generator_without_end_is_read_as_it_is_needed(farm):
     read = []
 
     class Enough(Exception):

@@ -144,6 +144,25 @@ def test_a_prompt_out_of_memory_moves_to_the_larger_server_and_its_kind_goes_the
     assert len(small.posts("/prompt")) == before
 
 
+@pytest.mark.parametrize("mib, guesses, ran_on, tried_on_small", [
+    (900, True, "large", 0), (900, False, "large", 1), (9000, True, "large", 1),
+    (100, True, "small", 1)])
+def test_a_new_kind_goes_by_a_servers_guess_where_that_is_wanted_and_a_larger_one_has_room(
+    servers, tmp_path, mib, guesses, ran_on, tried_on_small,
+):
+    small, large = servers(500, 4000)
+    door = OpenDoor(tmp_path, {"small": small.url, "large": large.url}, after_oom="move",
+                    guesses=guesses)
+    try:
+        wait_until(lambda: door.states() == ["idle", "idle"])
+        assert door.entry(door.queue(prompt(mib=mib)))["farm"]["server"] == ran_on
+        assert len(small.posts("/prompt")) == tried_on_small
+        assert door.entry(door.queue(prompt(mib=mib, seed=2)))["farm"]["server"] == ran_on
+        assert len(small.posts("/headroom/estimate")) == guesses
+    finally:
+        door.close()
+
+
 def test_a_prompt_that_every_server_refuses_is_refused_with_the_servers_own_words(servers, opened):
     door = opened(*servers(500, 4000))
     answer = door.post("/prompt", {"prompt": prompt("Unknown")})

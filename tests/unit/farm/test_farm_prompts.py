@@ -16,6 +16,13 @@ def prompt(**inputs):
     return {"1": {"class_type": "Fake", "inputs": inputs}}
 
 
+GENERATOR = """
+def prompts():
+    for seed in (5, 6):
+        yield {"1": {"class_type": "Fake", "inputs": {"seed": seed}}}
+"""
+
+
 def written(path, data):
     path.write_text(data if isinstance(data, str) else json.dumps(data), encoding="utf-8")
     return str(path)
@@ -55,7 +62,7 @@ def test_the_models_of_a_prompt_are_the_files_of_weights_it_names():
         "x/sd.safetensors", "lora.SFT"}
 
 
-def test_prompts_come_from_files_lists_lines_and_folders(tmp_path):
+def test_prompts_come_from_files_lists_lines_folders_and_generators(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     written(folder / "b.jsonl", f"{json.dumps(prompt(seed=3))}\n\n{json.dumps(prompt(seed=4))}\n")
@@ -63,10 +70,24 @@ def test_prompts_come_from_files_lists_lines_and_folders(tmp_path):
     written(folder / "note.txt", "not a prompt")
     one = written(tmp_path / "one.json", prompt(seed=0))
     several = written(tmp_path / "several.json", [prompt(seed=1)])
-    found = list(prompts.read_all([one, several, str(folder)]))
-    assert [asked.prompt["1"]["inputs"]["seed"] for asked in found] == [0, 1, 2, 3, 4]
+    made = written(tmp_path / "made.py", GENERATOR)
+    found = list(prompts.read_all([one, several, str(folder), made]))
+    assert [asked.prompt["1"]["inputs"]["seed"] for asked in found] == [0, 1, 2, 3, 4, 5, 6]
     assert found[2].extra_data == {"x": 1}
     assert found[4].name.endswith("b.jsonl:3")
+
+
+def test_a_generator_may_change_one_prompt_and_yield_it_again(tmp_path):
+    made = written(tmp_path / "made.py", """
+def prompts():
+    one = {"1": {"class_type": "Fake", "inputs": {}}}
+    for seed in (5, 6):
+        one["1"]["inputs"]["seed"] = seed
+        yield one
+""")
+    found = list(prompts.read_all([made]))
+    assert [asked.prompt["1"]["inputs"]["seed"] for asked in found] == [5, 6]
+    assert [asked.key for asked in found] == [key_of(prompt(seed=n), {}) for n in (5, 6)]
 
 
 def test_a_node_that_is_called_prompt_makes_no_body(tmp_path):
@@ -88,12 +109,18 @@ def test_all_files_are_checked_and_counted_once_before_the_first_prompt_runs(tmp
     ("p.json", "[" * 100_000, "is not JSON"),
     ("p.jsonl", '{"1"\n', "p.jsonl:1 is not JSON: Expecting"),
     ("p.json", "{}", "expected to be a prompt in API format, but is none"),
-    ("p.json", json.dumps(prompt(x=float("nan"))), "is not JSON"),
     ("p.json", "3", "expected to be a prompt in API format"),
     ("p.json", '{"nodes": [], "links": []}', "is a workflow of the canvas; save it in ComfyUI"),
     ("p.json", '{"1": {"class_type": "A"}}', "expected to be a prompt"),
     ("p.json", json.dumps({"prompt": prompt(), "extra_data": [1]}), "extra_data"),
     ("p.json", json.dumps({"prompt": prompt(), "extra_data": {"headroom": 1}}), "extra_data"),
+    ("p.py", "x = 1", "expected to have a function `prompts`"),
+    ("p.py", "def prompts(:", "line 1: SyntaxError"),
+    ("p.py", "import nothing_of_that_name", "line 1: ModuleNotFoundError: No module named"),
+    ("p.py", "def prompts():\n    raise KeyError('x')\n    yield", "line 2: KeyError: 'x'"),
+    ("p.py", "def prompts():\n    return None", "that yields prompts, but none came"),
+    ("p.py", "def prompts():\n    yield {1, 2}", "#0 is not JSON"),
+    ("p.py", "def prompts():\n    yield float('nan')", "#0 is not JSON"),
 ])
 def test_a_bad_prompt_is_one_sentence_that_names_the_file(tmp_path, name, data, says):
     with pytest.raises(FarmError) as error:
@@ -103,7 +130,7 @@ def test_a_bad_prompt_is_one_sentence_that_names_the_file(tmp_path, name, data, 
 
 
 def test_a_missing_input_gets_one_sentence(tmp_path):
-    for source in ("no.json", "no.jsonl"):
+    for source in ("no.json", "no.jsonl", "no.py"):
         with pytest.raises(FarmError, match="cannot be read"):
             list(prompts.read_all([str(tmp_path / source)]))
     with pytest.raises(FarmError, match="holds no .json"):
