@@ -92,7 +92,7 @@ def _start() -> None:
     from .actions.ceiling import Limit
     from .actions.make_room import wanted_bytes
     from .api.gauges import gauges
-    from .api.idle import Idle, IdleRelease
+    from .api.idle import Idle
     from .api.metrics import Metrics
     from .api.progress_watch import ProgressWatch
     from .api.ram_watch import RamWatch
@@ -102,7 +102,7 @@ def _start() -> None:
     gate = Gate(host_server.prompts_waiting, host_server.worker_is_idle)
     kept = _kept_queue(settings)
     rescue, (prompt_of, workflow_id_of) = _rescue(kept), _known_prompts()
-    idle = Idle()
+    idle = Idle(gate, host_server.event_loop())
     ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue,
                    wanted_bytes(os.environ, settings), _ram_stop(prompt_of, rescue.stops_for_ram))
     peaks, limit = HeldPeaks(), Limit(os.environ, settings)
@@ -170,7 +170,7 @@ def _start() -> None:
         host_server.add_route(method, path, handler)
     host_server.hold_free(gate.between_actions)
     host_server.before_prompt_is_validated(prompt_is_posted)
-    IdleRelease(idle, gate, host_server.event_loop()).start()
+    idle.start()
     ram.start()
     recorder.start()
     left_out.listen()

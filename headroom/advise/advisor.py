@@ -15,7 +15,7 @@ from ..base.refusals import NotKnown
 from ..base.said import said
 from ..host.adapter import cache_flags, has_flag, pinned_bytes
 from ..measure.snapshot import rss_bytes, snapshot
-from ..record.newest_runs import NO_RECORD
+from ..record.newest import NO_RECORD
 from ..record.recorder import Recorder
 from ..record.run import Run
 from . import surroundings

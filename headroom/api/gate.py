@@ -18,8 +18,10 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 60.0
 
 
-class Busy(Refused):
-    """A prompt runs or is queued, so the action was not done."""
+BUSY = said(
+    "A prompt is running or queued, and its models must not be moved: "
+    "try again when the queue is empty, or interrupt the prompt first."
+)
 
 
 class Gate:
@@ -46,11 +48,11 @@ class Gate:
     async def act(self, action: Callable[[], T]) -> T:
         """Do `action` in a thread while no prompt and no other action runs; return its result.
 
-        Raises Busy if a prompt runs or waits, and the errors of `action`. The action is completed
-        even if nobody waits for its result any more.
+        Raises Refused if a prompt runs or waits, and the errors of `action`. The action is done
+        also if nobody waits for its result any more.
         """
         if self._prompts_waiting():
-            raise _busy()
+            raise Refused(BUSY)
         return await asyncio.shield(asyncio.ensure_future(self._in_turn(action)))
 
     @asynccontextmanager
@@ -79,14 +81,7 @@ class Gate:
         self._free.clear()
         try:
             if self._prompts_waiting() or not self._executor_idle():
-                raise _busy()
+                raise Refused(BUSY)
             return action()
         finally:
             self._free.set()
-
-
-def _busy() -> Busy:
-    return Busy(said(
-        "A prompt is running or queued, and its models must not be moved: "
-        "try again when the queue is empty, or interrupt the prompt first."
-    ))

@@ -15,6 +15,7 @@ from ..base.environment import chosen, count_of
 from ..base.refusals import Refused
 from ..measure.report import Report
 from ..models.loaded import loaded_models
+from ..record.ticker import Steady
 from .gate import Gate
 
 log = logging.getLogger("headroom")
@@ -25,21 +26,24 @@ MAX_MINUTES = 7 * 24 * 60
 
 
 class Idle:
-    """How long this server has had nothing to do, and whether that is long enough.
+    """Waits in a thread of its own, and unloads models through the gate, as HTTP does.
 
     The minutes from the environment have priority over the setting of the browser's user, which
     comes with each prompt; 0 means never.
     """
 
     def __init__(
-        self, environment: Mapping[str, str] = os.environ,
+        self, gate: Gate, loop: asyncio.AbstractEventLoop,
+        environment: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._gate = gate
+        self._loop = loop
         self._of_server = count_of(environment, VARIABLE, "minutes (0: never)")
         self._of_browser = 0.0
         self._clock = clock
         self._last: float | None = None  # nothing can be loaded before the first prompt
-        self.changed = threading.Event()
+        self._changed = threading.Event()
 
     @property
     def minutes(self) -> float:
@@ -54,7 +58,7 @@ class Idle:
     def something_happens(self) -> None:
         """A prompt begins or ends, or an action over HTTP: count from now on."""
         self._last = self._clock()
-        self.changed.set()
+        self._changed.set()
 
     def seconds_left(self) -> float | None:
         """Return the seconds until models are unloaded (0: now); None while none are to be."""
@@ -62,49 +66,32 @@ class Idle:
             return None
         return max(0.0, self._last + 60 * self.minutes - self._clock())
 
-    def is_done(self) -> None:
-        """Models were unloaded; nothing is due before something happens again."""
-        self._last = None
-
-
-class IdleRelease:
-    """Waits in a thread of its own, and unloads models through the gate, as HTTP does."""
-
-    def __init__(self, idle: Idle, gate: Gate, loop: asyncio.AbstractEventLoop) -> None:
-        self._idle = idle
-        self._gate = gate
-        self._loop = loop
-
     def start(self) -> None:
         """Start to wait; the thread sleeps without a timeout while nothing is due."""
         threading.Thread(target=self._wait, name="headroom idle", daemon=True).start()
 
     def _wait(self) -> None:
+        steady = Steady("models could not be unloaded after the idle time")
         while True:
-            left = self._idle.seconds_left()
+            left = self.seconds_left()
             if left is None or left > 0:
-                self._idle.changed.wait(left)
-                self._idle.changed.clear()
-                continue
-            done = asyncio.run_coroutine_threadsafe(self.release(), self._loop)
-            try:
-                done.result()
-            except Exception:
-                log.exception("[Headroom] models could not be unloaded after the idle time")
-                self._idle.is_done()
+                self._changed.wait(left)
+                self._changed.clear()
+            else:
+                done = asyncio.run_coroutine_threadsafe(self.release(), self._loop)
+                steady.call(done.result)
 
     async def release(self) -> None:
         """Unload every model if nothing runs; if something runs, count from the beginning."""
+        self._last = None  # nothing is due before something happens again
         try:
             report = await self._gate.act(_unload)
         except Refused:
-            self._idle.something_happens()
+            self.something_happens()
             return
-        self._idle.is_done()
         if report is not None:
-            minutes = self._idle.minutes
-            unit = "minute" if minutes == 1 else "minutes"
-            log.info("[Headroom] no prompt for %g %s: %s", minutes, unit, report.headline)
+            unit = "minute" if self.minutes == 1 else "minutes"
+            log.info("[Headroom] no prompt for %g %s: %s", self.minutes, unit, report.headline)
 
 
 def _unload() -> Report | None:

@@ -1,6 +1,7 @@
 """The answer of GET /headroom/memory: devices, RAM and who holds it, models, what grows."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from ..actions.ceiling import Limit
@@ -17,40 +18,38 @@ from ..models.ram_held import SeldomHeld
 from ..record.highest import HeldPeaks
 from ..record.over_runs import growers, levels_of, traced
 from ..record.recorder import Recorder
-from ..record.run import Run
 
 LOOKED_AT_RUNS = 10
 
 
+@dataclass(eq=False)
 class MemoryNow:
     """Makes the answer, in any thread except the event loop's; costly parts not too often."""
 
-    def __init__(
-        self, recorder: Recorder, queue_lengths: Callable[[], tuple[int, int]], peaks: HeldPeaks,
-        limit: Limit, stuck: Callable[[], Said | None],
-    ) -> None:
-        self._recorder = recorder
-        self._queue_lengths = queue_lengths
-        self._peaks = peaks
-        self._limit = limit
-        self._stuck = stuck
+    recorder: Recorder
+    queue_lengths: Callable[[], tuple[int, int]]
+    peaks: HeldPeaks
+    limit: Limit
+    stuck: Callable[[], Said | None]
+
+    def __post_init__(self) -> None:
         self._foreign: tuple[list[int | None], list[dict[str, Any]]] = [], []  # with their key
         self._held: dict[str, Any] = {}
         self._seldom = SeldomHeld()
 
     def as_json(self) -> dict[str, Any]:
-        busy = sum(self._queue_lengths()) > 0
+        busy = sum(self.queue_lengths()) > 0
         now = snapshot()
         found = memory_answer(now, loaded_models(), busy)
-        peaks = self._peaks.as_json(now, self._recorder)
+        peaks = self.peaks.as_json(now, self.recorder)
         allocated = [device.allocated_bytes for device in now.devices]
         if not busy and allocated != self._foreign[0]:
             self._foreign = allocated, [one.as_json() for one in foreign_models(now)]
-        stuck = self._stuck()
+        stuck = self.stuck()
         return {**found, "foreign": self._foreign[1], "ram_held": self._ram_held(now, busy),
                 "grows_over_runs": self.grows(),
                 "stuck": None if stuck is None else {"text": stuck, "said": said_json(stuck)},
-                "reserve_mib": reserve_mib(), "limit": self._limit.as_json(), "peaks": peaks,
+                "reserve_mib": reserve_mib(), "limit": self.limit.as_json(), "peaks": peaks,
                 "lost": [{"text": text, "said": said_json(text)} for text in losses()]}
 
     def grows(self, until: str | None = None) -> list[dict[str, Any]]:
@@ -59,14 +58,14 @@ class MemoryNow:
         It names a node only if some of the growth was traced to it. For the last run, it looks up
         who holds RAM if that is possible now.
         """
-        ids = self._recorder.newest_ids()
+        ids = self.recorder.newest_ids()
         is_last = ids[:1] == [until]
         ids = ids[ids.index(until):] if until in ids else ids
-        levels = [self._recorder.look(one, levels_of) for one in reversed(ids[:LOOKED_AT_RUNS])]
+        levels = [self.recorder.look(one, levels_of) for one in reversed(ids[:LOOKED_AT_RUNS])]
         found = growers([one for one in levels if one is not None])
         if not found and not is_last:
             return []
-        held = self._ram_held(snapshot(), sum(self._queue_lengths()) > 0)
+        held = self._ram_held(snapshot(), sum(self.queue_lengths()) > 0)
         return traced(found, held, pack_of)
 
     def _ram_held(self, now: Snapshot, busy: bool) -> dict[str, Any]:
@@ -77,14 +76,10 @@ class MemoryNow:
         """
         if not busy and (held := self._seldom.now(now)) is not None:
             self._held = held
-            for prompt_id in self._recorder.newest_ids()[:1]:
-                self._recorder.look(prompt_id, lambda run: _ended_with(run, held))
+            for prompt_id in self.recorder.newest_ids()[:1]:
+                self.recorder.look(
+                    prompt_id, lambda run: None if run.ended is None else run.held_then(held))
         return self._held
-
-
-def _ended_with(run: Run, held: dict[str, Any]) -> None:
-    if run.ended is not None:
-        run.held_then(held)
 
 
 def memory_answer(

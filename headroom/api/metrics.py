@@ -47,23 +47,18 @@ class Metrics:
         `catch_up` calls `run_is_over` for every run that is over.
         """
         if self._page is None:
-            self._page = _page(self._collect)
+            try:
+                import prometheus_client
+            except ImportError as error:
+                raise Refused(said(
+                    "Metrics need the Python package prometheus-client, which is not installed: "
+                    "run `python -m pip install prometheus-client` with the Python that ComfyUI "
+                    "runs with, and start ComfyUI again.")) from error
+            self._page = _Page(prometheus_client, self._collect)
             listen(self._page.noted)
         catch_up()
         self._page.count_failures(self._failure_of)
         return self._page.text()
-
-
-def _page(collect: Callable[[], Any]) -> "_Page":
-    try:
-        import prometheus_client
-    except ImportError as error:
-        raise Refused(said(
-            "Metrics need the Python package prometheus-client, which is not installed: run "
-            "`python -m pip install prometheus-client` with the Python that ComfyUI runs with, and "
-            "start ComfyUI again."
-        )) from error
-    return _Page(prometheus_client, collect)
 
 
 class _Page:

@@ -5,8 +5,9 @@ import math
 import sys
 from collections import deque
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 
@@ -19,6 +20,7 @@ from ..host.adapter import current_host, host_registry
 from ..measure.journal import Action, note
 from ..measure.snapshot import rss_bytes
 from ..models.loaded import LoadedModel, loaded_models
+from ..record.ticker import Steady
 
 log = logging.getLogger("headroom")
 
@@ -32,7 +34,8 @@ BESIDE = 0.05  # of a file: so much more RAM is needed to load it
 # Times its file: what a model can need if its weights become wider (measured: 1.24 on the CPU).
 TAKES = 1.3
 MODELS_NAMED = 3
-Found = TypeVar("Found")
+# An error may end no prompt, and keep none from being stopped.
+_steady = Steady("what a node loads, or what is loaded, cannot be looked up")
 
 
 class RamFall:
@@ -95,6 +98,7 @@ class Node(NamedTuple):
     taken_bytes: int = 0
 
 
+@dataclass(frozen=True)
 class RamStop:
     """Interrupts a prompt as ComfyUI itself does, and says once who held the RAM and what may help.
 
@@ -104,31 +108,25 @@ class RamStop:
     `stops(prompt, node, text)` the code that may run the prompt again.
     """
 
-    def __init__(
-        self, interrupt: Callable[[str, Callable[[], None]], bool],
-        prompt_of: Callable[[str], Prompt | None],
-        unset: Callable[[], Collection[str]], announce: Callable[[str, dict[str, Any]], None],
-        stops: Callable[[str, str, str], None] = lambda *_: None,
-    ) -> None:
-        self._interrupt = interrupt
-        self._prompt_of = prompt_of
-        self._unset = unset
-        self._announce = announce
-        self._stops = stops
+    interrupt: Callable[[str, Callable[[], None]], bool]
+    prompt_of: Callable[[str], Prompt | None]
+    unset: Callable[[], Collection[str]]
+    announce: Callable[[str, dict[str, Any]], None]
+    stops: Callable[[str, str, str], None] = lambda *_: None
 
     def stop(self, node: Node) -> bool:
         """Interrupt the prompt; False if it has ended already, or if a load will just fit."""
-        prompt = self._prompt_of(node.prompt_id) or {}
+        prompt = self.prompt_of(node.prompt_id) or {}
         room, files_bytes = ram_room_bytes(), _file_bytes(prompt, node.node_id)
         if is_load(files_bytes, node.taken_bytes, room + swap_room_bytes()):
             return False
         text = self._told(node, prompt, room)
-        tell = partial(self._stops, node.prompt_id, node.node_id, text)
-        if not self._interrupt(node.prompt_id, tell):
+        tell = partial(self.stops, node.prompt_id, node.node_id, text)
+        if not self.interrupt(node.prompt_id, tell):
             return False
         log.error("[Headroom] prompt %s: %s", node.prompt_id, text)
         note(Action(node.prompt_id, node.node_id, "ram stop", None, text))
-        self._announce(EVENT, {"prompt_id": node.prompt_id, "text": text, "said": said_json(text)})
+        self.announce(EVENT, {"prompt_id": node.prompt_id, "text": text, "said": said_json(text)})
         return True
 
     def _told(self, node: Node, prompt: Prompt, room_bytes: int) -> Said:
@@ -141,24 +139,14 @@ class RamStop:
             "{helps}.",
             title=title, node_id=node.node_id, free_mib=room_bytes / MIB,
             taken_mib=max(0, node.taken_bytes) / MIB, rss_mib=rss_bytes() / MIB,
-            models=_logging_errors("", lambda: _models(loaded_models())), helps=self._helps(),
+            models=_steady.call(lambda: _models(loaded_models())) or "", helps=self._helps(),
         )
 
     def _helps(self) -> str:
-        unset = self._unset()
+        unset = self.unset()
         swap = (said("a larger page file") if sys.platform == "win32"
                 else said("more swap space"))
         return joined(", or ", [*(flag for flag in HELPFUL if flag in unset), swap])
-
-
-def _logging_errors(otherwise: Found, look_up: Callable[[], Found]) -> Found:
-    """Return what `look_up` returns. An error may end no prompt, and keep none from being stopped.
-    """
-    try:
-        return look_up()
-    except Exception:
-        log.exception("[Headroom] what a node loads, or what is loaded, cannot be looked up")
-        return otherwise
 
 
 def _file_bytes(prompt: Prompt, node_id: str) -> int:
@@ -169,7 +157,7 @@ def _file_bytes(prompt: Prompt, node_id: str) -> int:
         files = graph.files([node_id]) if node_id in graph.nodes else []
         return sum(file.stat().st_size for file in files)
 
-    return _logging_errors(0, size)
+    return _steady.call(size) or 0
 
 
 def _models(models: list[LoadedModel]) -> str:

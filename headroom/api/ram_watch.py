@@ -5,6 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -46,14 +47,14 @@ class RamWatch:
     def __init__(
         self, gate: Gate, loop: asyncio.AbstractEventLoop | None,
         prompts: Callable[[], Sequence[Mapping[str, Any]]], wanted: int,
-        stop: Callable[[Node], bool] = lambda _: False, held: SeldomHeld | None = None,
+        stop: Callable[[Node], bool] = lambda _: False,
     ) -> None:
         self._gate = gate
         self._loop = loop
         self._prompts = prompts
         self._wanted = wanted
         self._stop = stop
-        self._held = held or SeldomHeld()
+        self._held = SeldomHeld()
         self._lowest: tuple[str, int] | None = None  # the prompt, and the least RAM that was left
         self._stopped: object = None  # the prompt and node that were interrupted last
         self._fall = RamFall()
@@ -84,7 +85,8 @@ class RamWatch:
         if self._stopped is not None:  # its memory is free in the heap, not yet in the system
             self._stopped = None
             self._trim()
-        if not self._was_ample() and self._is_short():
+        is_new = time.monotonic() - self._looked_at < AMPLE_SECONDS  # the last reading
+        if not (is_new and self._room > self._ample) and self._is_short():
             self._spare()
 
     def before_node(self, prompt_id: str, node_id: str) -> None:
@@ -125,12 +127,9 @@ class RamWatch:
 
     async def look(self) -> None:
         """Make room if RAM is short and no prompt runs or waits; else the next prompt makes it."""
-        if not self._is_short() or self._tried:
-            return
-        try:
-            await self._gate.act(self._spare)
-        except Refused:
-            return
+        if self._is_short() and not self._tried:
+            with suppress(Refused):
+                await self._gate.act(self._spare)
 
     def look_amid(self) -> None:
         """Read while a node runs: free unused heap pages now, everything else before the next node.
@@ -185,10 +184,6 @@ class RamWatch:
         if self._fall.may_end:
             return NEAR_SECONDS
         return AMPLE_SECONDS if self._room > self._ample else AMID_SECONDS
-
-    def _was_ample(self) -> bool:
-        """Return whether there was so much that the last reading is still good."""
-        return self._room > self._ample and time.monotonic() - self._looked_at < AMPLE_SECONDS
 
     def _is_short(self, room: int | None = None) -> bool:
         """`room`: bytes that are left, if they were just read, which takes a millisecond."""

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ MAX_BODY_BYTES = 64 * 1024
 MAX_PROMPT_BYTES = 8 * 1024 * 1024
 _GIB = re.compile(r"[0-9]{1,4}(\.[0-9]+)?")
 MAX_DIGITS = 12  # of a number of MiB
+WHOLE_MIB = "a whole number of MiB, 0 or more"
 
 
 class BadRequest(ValueError):
@@ -43,13 +44,10 @@ class OffloadRequest:
 
 def purge_request(body: bytes) -> PurgeRequest:
     """Read the body of POST /headroom/purge; an empty one means the defaults."""
-    known = (
-        "unload", "keep", "only_below_free_mib", "free_ram", "reset_node_cache", "free_mib",
-    )
-    fields = _fields(body, known)
+    fields = _fields(body, *PurgeRequest.__dataclass_fields__)
     found = PurgeRequest(
         unload=_choice(fields, "unload", UNLOADS),
-        keep=_ids(fields, "keep"),
+        keep=tuple(_field(fields, "keep", _are_words, "a list of model ids", [])),
         only_below_free_mib=_count(fields, "only_below_free_mib"),
         free_ram=_flag(fields, "free_ram"),
         reset_node_cache=_flag(fields, "reset_node_cache"),
@@ -65,13 +63,9 @@ def purge_request(body: bytes) -> PurgeRequest:
 
 def offload_request(body: bytes) -> OffloadRequest:
     """Read the body of POST /headroom/offload."""
-    fields = _fields(body, ("model", "scope", "to"))
-    model = fields.get("model")
-    if not isinstance(model, str):
-        raise BadRequest(
-            "Expected `model` to be the id of a loaded model as GET /headroom/memory lists them, "
-            f"but got {_shown(model)}."
-        )
+    fields = _fields(body, *OffloadRequest.__dataclass_fields__)
+    model = _field(fields, "model", lambda value: isinstance(value, str),
+                   "the id of a loaded model as GET /headroom/memory lists them")
     return OffloadRequest(
         model, _choice(fields, "scope", SCOPES), _choice(fields, "to", TARGETS)
     )
@@ -79,18 +73,14 @@ def offload_request(body: bytes) -> OffloadRequest:
 
 def rescue_request(body: bytes) -> str:
     """Read the body of POST /headroom/rescue: the id of a prompt."""
-    prompt_id = _fields(body, ("prompt_id",)).get("prompt_id")
-    if not isinstance(prompt_id, str) or not prompt_id:
-        raise BadRequest(
-            "Expected `prompt_id` to be the id of a prompt that ran out of memory, "
-            f"but got {_shown(prompt_id)}."
-        )
-    return prompt_id
+    return str(_field(
+        _fields(body, "prompt_id"), "prompt_id", lambda value: isinstance(value, str) and value,
+        "the id of a prompt that ran out of memory"))
 
 
 def estimate_request(body: bytes) -> dict[str, Any]:
     """Read the body of POST /headroom/estimate: a prompt in API format."""
-    prompt = _fields(body, ("prompt",)).get("prompt")
+    prompt = _fields(body, "prompt").get("prompt")
     if not isinstance(prompt, dict) or not prompt:
         raise BadRequest(said(
             "Expected a workflow in API format with nodes in it as `prompt`, but got {given}.",
@@ -100,47 +90,37 @@ def estimate_request(body: bytes) -> dict[str, Any]:
 
 def queue_request(body: bytes) -> str:
     """Read the body of POST /headroom/queue: what to do with the prompts that were left."""
-    fields = _fields(body, ("action",))
-    if "action" not in fields:
-        raise BadRequest(f"Expected `action` to be one of {QUEUE_ACTIONS}, but got nothing.")
-    return _choice(fields, "action", QUEUE_ACTIONS)
+    return _choice({"action": None, **_fields(body, "action")}, "action", QUEUE_ACTIONS)
 
 
 def reserve_request(body: bytes) -> int:
     """Read the body of POST /headroom/reserve: MiB to leave to others."""
-    fields = _fields(body, ("mib",))
-    if "mib" not in fields:
-        raise BadRequest("Expected `mib`, the MiB of VRAM to leave to others, but got nothing.")
-    return _count(fields, "mib")
+    return _count({"mib": None, **_fields(body, "mib")}, "mib")
 
 
 def limit_request(body: bytes) -> str:
     """Read the body of POST /headroom/limit: a size, in GiB without a unit, or "off"."""
-    given = _fields(body, ("limit",)).get("limit")
-    if isinstance(given, bool) or not isinstance(given, (str, int, float)):
-        raise BadRequest(f"Expected `limit` to be {EXPECTED}, but got {_shown(given)}.")
-    return str(given)
+    return str(_field(
+        _fields(body, "limit"), "limit", lambda value: not isinstance(value, bool) and isinstance(
+            value, (str, int, float)), EXPECTED))
+
+
+def expect_empty(body: bytes) -> None:
+    """Read the body of POST /headroom/peaks, which resets the peaks: BadRequest unless empty."""
+    _fields(body)
 
 
 def runs_asked(query: Mapping[str, str]) -> int:
     """Read `limit` of GET /headroom/runs."""
-    given = query.get("limit", str(MAX_RUNS_ASKED))
-    if given not in {str(number) for number in range(1, MAX_RUNS_ASKED + 1)}:
-        raise BadRequest(
-            f"Expected `limit` to be a number from 1 to {MAX_RUNS_ASKED}, but got {_shown(given)}."
-        )
-    return int(given)
+    numbers = {str(number) for number in range(1, MAX_RUNS_ASKED + 1)}
+    return int(_field(query, "limit", numbers.__contains__,
+                      f"a number from 1 to {MAX_RUNS_ASKED}", str(MAX_RUNS_ASKED)))
 
 
 def free_mib_asked(query: Mapping[str, str]) -> int:
     """Read `free_mib` of GET /headroom/ready; 0 if it is left out."""
-    given = query.get("free_mib", "0")
-    if not (given.isascii() and given.isdecimal() and len(given) <= MAX_DIGITS):
-        raise BadRequest(
-            "Expected `free_mib` to be a whole number of MiB, 0 or more, but got "
-            f"{_shown(given)}."
-        )
-    return int(given)
+    return int(_field(query, "free_mib", lambda given: given.isascii() and given.isdecimal()
+                      and len(given) <= MAX_DIGITS, WHOLE_MIB, "0"))
 
 
 def into_gib_asked(query: Mapping[str, str]) -> float | None:
@@ -155,12 +135,7 @@ def into_gib_asked(query: Mapping[str, str]) -> float | None:
     return float(given)
 
 
-def expect_empty(body: bytes) -> None:
-    """Read the body of POST /headroom/peaks, which resets the peaks: BadRequest unless empty."""
-    _fields(body, ())
-
-
-def _fields(body: bytes, known: tuple[str, ...]) -> dict[str, Any]:
+def _fields(body: bytes, *known: str) -> dict[str, Any]:
     try:
         fields = json.loads(body) if body.strip() else {}
     except (ValueError, RecursionError) as error:
@@ -174,35 +149,33 @@ def _fields(body: bytes, known: tuple[str, ...]) -> dict[str, Any]:
     return fields
 
 
-def _choice(fields: dict[str, Any], name: str, options: tuple[str, ...]) -> str:
-    value = fields.get(name, options[0])
-    if not isinstance(value, str) or value not in options:
-        listed = ", ".join(f"'{option}'" for option in options)
-        raise BadRequest(f"Expected `{name}` to be one of {listed}, but got {_shown(value)}.")
+def _field(
+    fields: Mapping[str, Any], name: str, is_right: Callable[[Any], object], expected: str,
+    otherwise: Any = None,
+) -> Any:
+    """Return a value of a request, or `otherwise` if it is left out."""
+    value = fields.get(name, otherwise)
+    if not is_right(value):
+        raise BadRequest(f"Expected `{name}` to be {expected}, but got {_shown(value)}.")
     return value
+
+
+def _choice(fields: dict[str, Any], name: str, options: tuple[str, ...]) -> str:
+    listed = ", ".join(f"'{option}'" for option in options)
+    return str(_field(fields, name, options.__contains__, f"one of {listed}", options[0]))
 
 
 def _flag(fields: dict[str, Any], name: str) -> bool:
-    value = fields.get(name, False)
-    if not isinstance(value, bool):
-        raise BadRequest(f"Expected `{name}` to be true or false, but got {_shown(value)}.")
-    return value
+    return bool(_field(fields, name, lambda value: isinstance(value, bool), "true or false", False))
 
 
 def _count(fields: dict[str, Any], name: str) -> int:
-    value = fields.get(name, 0)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**MAX_DIGITS:
-        raise BadRequest(
-            f"Expected `{name}` to be a whole number of MiB, 0 or more, but got {_shown(value)}."
-        )
-    return value
+    return int(_field(fields, name, lambda value: isinstance(value, int) and not isinstance(
+        value, bool) and 0 <= value < 10**MAX_DIGITS, WHOLE_MIB, 0))
 
 
-def _ids(fields: dict[str, Any], name: str) -> tuple[str, ...]:
-    value = fields.get(name, [])
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise BadRequest(f"Expected `{name}` to be a list of model ids, but got {_shown(value)}.")
-    return tuple(value)
+def _are_words(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _shown(value: Any) -> str:

@@ -4,20 +4,25 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+import torch
 from aiohttp import web
 
 from ..actions.ceiling import Limit
+from ..actions.offload import offload
+from ..actions.purge import free_bytes, purge
 from ..actions.reserve import set_reserve
+from ..base.device import in_mib
 from ..base.refusals import NotKnown, Refused
 from ..base.said import Said
 from ..measure.snapshot import snapshot
+from ..models.loaded import patchers_named
 from ..record.highest import HeldPeaks
-from ..record.newest_runs import NO_RECORD
+from ..record.newest import NO_RECORD
 from ..record.recorder import Recorder
-from .acting import as_nodes_do, offload_model, purge_models
 from .answers import Answer, answered, as_json, body_of
 from .bug_report import RUNS, bug_report
 from .gate import Gate
@@ -27,6 +32,8 @@ from .ready import readiness
 from .requests import (
     MAX_BODY_BYTES,
     MAX_PROMPT_BYTES,
+    OffloadRequest,
+    PurgeRequest,
     estimate_request,
     expect_empty,
     free_mib_asked,
@@ -47,12 +54,10 @@ READERS = 4
 
 
 class LeftQueues(Protocol):
-    """The prompts that ended servers left."""
+    """The prompts that ended servers left (rescue is on the same floor: nothing is imported)."""
 
     def left(self) -> dict[str, Any]: ...
-
     def queue_again(self) -> dict[str, Any]: ...
-
     def discard(self) -> dict[str, Any]: ...
 
 
@@ -63,36 +68,26 @@ def _handler(work: Callable[[web.Request], Awaitable[Answer]]) -> Handler:
     return handler
 
 
+@dataclass(eq=False)
 class Routes:
-    """The handlers of our routes.
+    """The handlers of our routes."""
 
-    `queue_lengths` returns how many prompts run and wait, `rescue(prompt_id)` queues one again,
-    `advice(prompt_id, GiB)` says what to change in it, and `more_of(prompt_id)` returns what else
-    belongs to its record. `estimate(prompt)` says whether it fits before it runs. `stuck()` says
-    that the running prompt makes no progress.
-    """
+    recorder: Recorder
+    gate: Gate
+    queue_lengths: Callable[[], tuple[int, int]]  # prompts that run, and that wait
+    rescue: Callable[[str], Any]  # queues a prompt again
+    metrics: Metrics
+    advice: Callable[[str, float | None], list[dict[str, Any]]]  # on a prompt; GiB to fit into
+    more_of: Callable[[str], dict[str, Any]]  # what else belongs to a record
+    peaks: HeldPeaks
+    queues: LeftQueues
+    limit: Limit
+    estimate: Callable[[dict[str, Any]], dict[str, Any]]  # whether a prompt fits
+    stuck: Callable[[], Said | None] = lambda: None  # the running prompt makes no progress
 
-    def __init__(
-        self, recorder: Recorder, gate: Gate, queue_lengths: Callable[[], tuple[int, int]],
-        rescue: Callable[[str], Any], metrics: Metrics,
-        advice: Callable[[str, float | None], list[dict[str, Any]]],
-        more_of: Callable[[str], dict[str, Any]], peaks: HeldPeaks, queues: LeftQueues,
-        limit: Limit, estimate: Callable[[dict[str, Any]], dict[str, Any]],
-        stuck: Callable[[], Said | None] = lambda: None,
-    ) -> None:
-        self._recorder = recorder
-        self._gate = gate
-        self._queue_lengths = queue_lengths
-        self._rescue = rescue
-        self._metrics = metrics
-        self._advice = advice
-        self._more_of = more_of
-        self._peaks = peaks
-        self._queues = queues
-        self._limit = limit
-        self._estimate = estimate
-        self._stuck = stuck
-        self._memory_now = MemoryNow(recorder, queue_lengths, peaks, limit, stuck)
+    def __post_init__(self) -> None:
+        self._memory_now = MemoryNow(
+            self.recorder, self.queue_lengths, self.peaks, self.limit, self.stuck)
         # Own threads: a driver that hangs must not block the threads that ComfyUI needs.
         self._readers = ThreadPoolExecutor(READERS, "headroom answer")
 
@@ -107,14 +102,14 @@ class Routes:
             ("GET", "/headroom/ready", get(self._ready)),
             ("GET", "/headroom/metrics", get(self._page)),
             ("GET", "/headroom/bug-report", get(self._bug_report)),
-            ("GET", "/headroom/queue", get(lambda _: as_json(self._queues.left()))),
-            ("GET", "/headroom/limit", get(lambda _: as_json(self._limit.as_json()))),
+            ("GET", "/headroom/queue", get(lambda _: as_json(self.queues.left()))),
+            ("GET", "/headroom/limit", get(lambda _: as_json(self.limit.as_json()))),
             ("POST", "/headroom/estimate", post(
-                lambda body: as_json(self._estimate(estimate_request(body))), MAX_PROMPT_BYTES)),
-            ("POST", "/headroom/purge", self._act(purge_request, purge_models)),
-            ("POST", "/headroom/offload", self._act(offload_request, offload_model)),
+                lambda body: as_json(self.estimate(estimate_request(body))), MAX_PROMPT_BYTES)),
+            ("POST", "/headroom/purge", self._act(purge_request, _purge)),
+            ("POST", "/headroom/offload", self._act(offload_request, _offload)),
             ("POST", "/headroom/rescue", post(
-                lambda body: as_json(self._rescue(rescue_request(body))))),
+                lambda body: as_json(self.rescue(rescue_request(body))))),
             ("POST", "/headroom/reserve", post(
                 lambda body: as_json({"reserve_mib": set_reserve(reserve_request(body))}))),
             ("POST", "/headroom/limit", _handler(self._limited)),
@@ -141,7 +136,7 @@ class Routes:
 
         async def handled(request: web.Request) -> Answer:
             asked = read(await body_of(request))
-            return as_json(await self._gate.act(partial(as_nodes_do, do, asked)))
+            return as_json(await self.gate.act(partial(_as_nodes_do, do, asked)))
 
         return _handler(handled)
 
@@ -151,51 +146,71 @@ class Routes:
     async def _limited(self, request: web.Request) -> Answer:
         """Set the limit at once; free what is above it as soon as no prompt runs."""
         asked = limit_request(await body_of(request))
-        await self._in_thread(partial(self._limit.set, asked))
+        await self._in_thread(partial(self.limit.set, asked))
         with suppress(Refused):
-            await self._gate.act(partial(as_nodes_do, Limit.give_back, self._limit))
-        return as_json(self._limit.as_json())
+            await self.gate.act(partial(_as_nodes_do, Limit.give_back, self.limit))
+        return as_json(self.limit.as_json())
 
     # ---------------------------------------------------- in a thread
 
     def _runs(self, request: web.Request) -> Answer:
-        found = self._recorder.runs(runs_asked(request.query))
+        found = self.recorder.runs(runs_asked(request.query))
         return as_json({"runs": [self._with_more(run) for run in found]})
 
     def _one_run(self, request: web.Request) -> Answer:
         prompt_id = request.match_info["prompt_id"]
         grows = self._memory_now.grows(prompt_id)  # first: who holds RAM goes into the record
-        found = self._recorder.run(prompt_id)
+        found = self.recorder.run(prompt_id)
         if found is None:
             raise NotKnown(NO_RECORD)
         return as_json({**self._with_more(found), "grows_over_runs": grows})
 
     def _with_more(self, run: dict[str, Any]) -> dict[str, Any]:
-        return {**run, **self._more_of(run["prompt_id"])}
+        return {**run, **self.more_of(run["prompt_id"])}
 
     def _advised(self, request: web.Request) -> Answer:
         into_gib = into_gib_asked(request.query)
-        return as_json(self._advice(request.match_info["prompt_id"], into_gib))
+        return as_json(self.advice(request.match_info["prompt_id"], into_gib))
 
     def _ready(self, request: web.Request) -> Answer:
         wanted = free_mib_asked(request.query)
-        found = readiness(wanted, self._queue_lengths(), self._stuck())
+        found = readiness(wanted, self.queue_lengths(), self.stuck())
         return as_json(found, 200 if found["ready"] else 503)
 
     def _page(self, _: web.Request) -> Answer:
-        body, content_type = self._metrics.page(self._recorder.catch_up)
+        body, content_type = self.metrics.page(self.recorder.catch_up)
         return Answer(body, content_type=content_type)
 
     def _bug_report(self, _: web.Request) -> Answer:
-        runs = map(self._with_more, self._recorder.runs(RUNS))
+        runs = map(self._with_more, self.recorder.runs(RUNS))
         return as_json(bug_report(self._memory_now.as_json(), runs))
 
     def _peaks_from_now(self, body: bytes) -> Answer:
         expect_empty(body)
-        self._recorder.catch_up()
-        self._peaks.reset()
-        return as_json(self._peaks.as_json(snapshot(), self._recorder))
+        self.recorder.catch_up()
+        self.peaks.reset()
+        return as_json(self.peaks.as_json(snapshot(), self.recorder))
 
     def _decided(self, body: bytes) -> Answer:
         is_discarded = queue_request(body) == "discard"
-        return as_json(self._queues.discard() if is_discarded else self._queues.queue_again())
+        return as_json(self.queues.discard() if is_discarded else self.queues.queue_again())
+
+
+def _as_nodes_do(do: Callable[[Asked], Any], asked: Asked) -> Any:
+    """Handle weights in inference mode, as nodes do."""
+    with torch.inference_mode():
+        return do(asked)
+
+
+def _purge(asked: PurgeRequest) -> dict[str, object]:
+    keep = patchers_named(list(asked.keep)) or None
+    report = purge(
+        asked.unload, keep, asked.only_below_free_mib, asked.free_ram, asked.reset_node_cache,
+        asked.free_mib,
+    )
+    reached = {} if asked.free_mib is None else {"reached_free_mib": in_mib(free_bytes())}
+    return {**report.as_json(), **reached}
+
+
+def _offload(asked: OffloadRequest) -> dict[str, object]:
+    return offload(patchers_named([asked.model]), asked.scope, asked.to).as_json()

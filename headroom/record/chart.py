@@ -32,12 +32,13 @@ def report_image(run: Run | None) -> torch.Tensor:
         return _as_tensor(image)
     image, draw = _white(WIDTH, HEIGHT)
     seconds = run["samples"]["seconds"]
-    vram = {device: _gib(values) for device, values in run["samples"]["devices"].items()}
-    vram = {device: line for device, line in vram.items() if _known(line)}
+    vram = {device: line for device, values in run["samples"]["devices"].items()
+            if _known(line := _gib(values))}
     ram = _gib(run["samples"]["rss_mib"])
+    spans = sorted((*span, _name(node)) for node in run["nodes"] for span in node["spans"])
     plots = _plots(draw, run, vram, ram)
     for plot in plots:
-        plot.bands(_spans(run))
+        plot.bands(spans)
         plot.axes(with_seconds=plot is plots[-1])
     for line, colour in zip(vram.values(), VRAM_COLOURS * len(vram), strict=False):
         plots[0].line(seconds, line, colour)
@@ -48,7 +49,7 @@ def report_image(run: Run | None) -> torch.Tensor:
     labels = [f"VRAM, {source} (GiB)"] * bool(vram) + ["RAM of this process (GiB)"]
     for plot, label in zip(plots, labels, strict=True):
         _upright(image, (LEFT - 52, (plot.top + plot.bottom) / 2), label, 12, "middle")
-    for start, end, name in _spans(run):
+    for start, end, name in spans:
         if name and end - start >= NAMED_SHARE * plots[0].end:
             _upright(image, (plots[0].x((start + end) / 2), TOP - 4), name, 11, "start")
     _legend(draw, run, list(vram))
@@ -80,10 +81,9 @@ class _Plot(NamedTuple):
 
     def line(self, seconds: Sequence[float], values: Line, colour: str) -> None:
         """Draw a line that keeps each value until the next one; unknown values leave a gap."""
-        for index, value in enumerate(values):
-            after = values[index + 1] if index + 1 < len(values) else None
+        points = list(zip(map(self.x, seconds), values, strict=True))
+        for (start, value), (end, after) in zip(points, points[1:], strict=False):
             if value is not None and after is not None:
-                start, end = self.x(seconds[index]), self.x(seconds[index + 1])
                 stairs = [(start, self.y(value)), (end, self.y(value)), (end, self.y(after))]
                 self.draw.line(stairs, fill=colour, width=2)
 
@@ -123,11 +123,6 @@ def _title(run: Run) -> str:
     vram = f", peak VRAM {peak / 1024:,.2f}{of} GiB" if peak is not None else ""
     ram = f", peak RAM {(run['peak_rss_mib'] or 0) / 1024:,.2f} GiB"
     return f"{run['seconds']:,.1f} s on {run['device']}{vram}{ram}"
-
-
-def _spans(run: Run) -> list[tuple[float, float, str]]:
-    """Return every span with its node's name, in the order of time."""
-    return sorted((*span, _name(node)) for node in run["nodes"] for span in node["spans"])
 
 
 def _name(node: Run) -> str:

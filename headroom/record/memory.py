@@ -57,6 +57,13 @@ class Reading(NamedTuple):
     strain: Strain | None = None
 
 
+def used_on(reading: Reading | None, number: int) -> int | None:
+    """Return what was in use then on the device of this number, if that is known."""
+    if reading is None or number >= len(reading.devices):
+        return None
+    return reading.devices[number].used_bytes
+
+
 class Peak(NamedTuple):
     """The largest use of a device in some time, in bytes; `at_most` is None if not known."""
 

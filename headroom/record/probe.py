@@ -1,6 +1,5 @@
 """Measure memory for the recorder: every device that models may use, and this process's RAM."""
 
-import logging
 import time
 from collections.abc import Callable
 
@@ -12,9 +11,7 @@ from ..host.types import Held
 from ..measure.snapshot import measure_device, rss_bytes, used_devices
 from ..measure.strain import Strain
 from .memory import Reading, Use
-from .ticker import TICK_SECONDS
-
-log = logging.getLogger("headroom")
+from .ticker import TICK_SECONDS, Steady
 
 QUICK_SECONDS, IN_A_ROW, CROWD_SECONDS = 0.04, 3, 0.1
 TRIES = 4
@@ -38,7 +35,8 @@ class Probe:
         self._held = held
         self._strain = strain
         self._devices: list[torch.device] = []
-        self._has_failed = False
+        self._reading = Steady("reading memory failed; the prompt goes on")
+        self._models = Steady("reading what is loaded failed; the prompt goes on")
         self._last: Reading | None = None
         self._told_at = 0.0  # when a node last began or ended
         self._in_a_row = 0  # quick nodes that were measured
@@ -46,14 +44,9 @@ class Probe:
     def begin_run(self) -> tuple[str, ...]:
         """Look up the devices that this run's models may use; none on a CPU server."""
         self._devices = used_devices()
-        self._has_failed = False
         self._last = None
         self._told_at = 0.0  # quick nodes of the last run do not count in this one
         return tuple(str(device) for device in self._devices)
-
-    def measured(self) -> Reading:
-        """Measure now, in any thread. What cannot be read is unknown: no error ends the prompt."""
-        return self._read(begins_again=False)
 
     def beside_node(self) -> Reading:
         """Measure memory, swap and disk reads while a node runs, in any thread.
@@ -65,7 +58,7 @@ class Probe:
         serves = CROWD_SECONDS if is_crowd else TICK_SECONDS
         if last is not None and 0 <= at - last.at < serves:
             return last
-        return self._read(begins_again=False, strain=self._strain)
+        return self.measured(strain=self._strain)
 
     def at_node(self, begins: bool = False) -> tuple[float, Reading]:
         """Return the time and the memory at the begin or end of a node; this resets torch's peaks.
@@ -84,33 +77,25 @@ class Probe:
         if last is not None and 0 <= at - last.at < serves:
             return at, last
         self._in_a_row += 1
-        found = self._read(begins_again=True)
+        found = self.measured(begins_again=True)
         if self._devices:
-            found = found._replace(models=self._models())
+            found = found._replace(models=self._models.call(self._held) or ())
         self._last = found
         return found.at, found
 
-    def _models(self) -> tuple[Held, ...]:
-        try:
-            return self._held()
-        except Exception:
-            if not self._has_failed:
-                log.exception("[Headroom] reading what is loaded failed; the prompt goes on")
-            self._has_failed = True
-            return ()
+    def measured(
+        self, begins_again: bool = False, strain: Callable[[], Strain | None] = lambda: None
+    ) -> Reading:
+        """Measure now, in any thread. What cannot be read is unknown: no error ends the prompt."""
+        at = self._clock()
+        found = self._reading.call(self._read, at, begins_again, strain)
+        return found or Reading(at, None, tuple(Use() for _ in self._devices))
 
     def _read(
-        self, begins_again: bool, strain: Callable[[], Strain | None] = lambda: None
+        self, at: float, begins_again: bool, strain: Callable[[], Strain | None]
     ) -> Reading:
-        at = self._clock()
-        try:
-            uses = tuple(_use(device, begins_again) for device in self._devices)
-            return Reading(at, rss_bytes(), uses, strain=strain())
-        except Exception:
-            if not self._has_failed:
-                log.exception("[Headroom] reading memory failed; the prompt goes on")
-            self._has_failed = True
-            return Reading(at, None, tuple(Use() for _ in self._devices))
+        uses = tuple(_use(device, begins_again) for device in self._devices)
+        return Reading(at, rss_bytes(), uses, strain=strain())
 
 
 def _use(device: torch.device, begins_again: bool) -> Use:

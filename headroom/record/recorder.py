@@ -2,14 +2,15 @@
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ..host.types import NodeCallback, NodeLabel, Outcome
 from ..measure.journal import EmbeddingReads, Entry, OomAttempt, listen
-from .events import Events
 from .memory import Reading
-from .newest_runs import MAX_RUNS, NewestRuns
+from .newest import MOST, Newest
 from .nodes import GraphView, NodeTable
 from .probe import Probe
 from .progress import Progress
@@ -19,43 +20,36 @@ from .ticker import Ticker
 
 SETTLE_SECONDS = 5.0
 ASK_SECONDS = 1.0
+MAX_EVENTS = 25_000
 
 Seen = TypeVar("Seen")
 Beginning = tuple[tuple[str, ...], Reading, float]  # devices, memory, seconds since the epoch
 
 
+@dataclass(eq=False)
 class Recorder:
     """Follows the executor and our nodes, and keeps the records of the last runs.
 
     Between two nodes the executor waits for one reading of memory at most, and appends to a queue.
     The queue is read when nothing runs, or when somebody asks for a record.
-
-    `outcome_of`: returns how a prompt ended according to ComfyUI, None while that is not known.
-    `announce`: tells browsers how an out-of-memory error ended. `before_prompt`: may delay a
-    prompt; `before_node(prompt, node)`: may delay a node. `prompt_is_over(id)`: called in a thread
-    of ours after a record is closed. `run_is_over(run)`: called when everything is in the record;
-    it must be quick.
     """
 
-    def __init__(
-        self,
-        probe: Probe,
-        outcome_of: Callable[[str], Outcome | None],
-        announce: Callable[[dict[str, Any]], None] = lambda _: None,
-        before_prompt: Callable[[], None] = lambda: None,
-        prompt_is_over: Callable[[str], None] = lambda _: None,
-        run_is_over: Callable[[Run], None] = lambda _: None,
-        before_node: Callable[[str, str], None] = lambda *_: None,
-    ) -> None:
-        self._probe = probe
-        self._outcome_of = outcome_of
-        self._announce = announce
-        self._before_prompt = before_prompt
-        self._prompt_is_over = prompt_is_over
-        self._before_node = before_node
+    probe: Probe
+    outcome_of: Callable[[str], Outcome | None]  # by ComfyUI's history; None: not known yet
+    announce: Callable[[dict[str, Any]], None] = lambda _: None  # an out-of-memory error, its end
+    before_prompt: Callable[[], None] = lambda: None  # may delay it
+    before_node: Callable[[str, str], None] = lambda *_: None  # prompt and node; may delay it
+    prompt_is_over: Callable[[str], None] = lambda _: None  # its record is closed; in our thread
+    run_is_over: Callable[[Run], None] = lambda _: None  # everything is in the record; quick
+
+    def __post_init__(self) -> None:
         self._lock = threading.RLock()
-        self._runs = NewestRuns()
-        self._events = Events(run_is_over)
+        self._runs: Newest[str, Run] = Newest()
+        # What happened in which run, in order: the method that writes it, and its arguments.
+        self._events: deque[tuple[Any, ...]] = deque()
+        # Locked while memory is read and the reading is appended. Each reading at a node resets
+        # torch's peaks: if it came into the queue after a later one, its peak would be lost.
+        self._reading = threading.Lock()
         self._progress = Progress()
         self.node_progresses = self._progress.moves
         self.node_starts = self._teller(Run.node_starts, begins=True)
@@ -77,7 +71,7 @@ class Recorder:
 
     def prompt_resets(self) -> None:
         """A prompt is about to begin: it waits here for an action requested over HTTP."""
-        self._before_prompt()
+        self.before_prompt()
         with self._lock:
             self._finish()
             self._began = self._begin()
@@ -92,28 +86,28 @@ class Recorder:
             self._progress.moves()
             self._graph = graph
             self._run = Run(prompt_id, devices, began, started_at, NodeTable(graph.describe))
-            self._runs.keep(self._run)
-            self._events.begin(self._run)
+            self._runs[prompt_id] = self._run
             for node_id in running:
-                self._events.append((prompt_id, Run.node_starts, node_id, began))
+                self._events.append((self._run, Run.node_starts, node_id, began))
         self._ticker.wake()
 
     def _begin(self) -> Beginning:
-        devices, (_, began) = self._probe.begin_run(), self._probe.at_node()
+        devices, (_, began) = self.probe.begin_run(), self.probe.at_node()
         return devices, began, time.time() - (time.perf_counter() - began.at)
 
     def _teller(self, enter: Callable[..., None], begins: bool = False) -> NodeCallback:
         """Return the function that the executor calls after an event of a node."""
-        at_node, append, reading = self._probe.at_node, self._events.append, self._events.reading
-        progress = self._progress
-        before_node = self._before_node if begins else None
+        at_node, append, reading = self.probe.at_node, self._events.append, self._reading
+        progress, before_node = self._progress, self.before_node
 
         def told(node_id: str, _state: Any, prompt_id: str) -> None:
-            if before_node is not None:
+            if begins:
                 before_node(prompt_id, node_id)
             with reading:
                 at, memory = at_node(begins)
-                append((prompt_id, enter, node_id, memory, at))
+                run = self._run
+                if run is not None and run.prompt_id == prompt_id:
+                    append((run, enter, node_id, memory, at))
             progress.at = at
 
         return told
@@ -130,13 +124,19 @@ class Recorder:
         """Write all that happened into the records."""
         with self._lock:
             self._settle()
-            self._events.enter()
+            self._enter()
 
-    def runs(self, count: int = MAX_RUNS) -> list[dict[str, Any]]:
+    def _enter(self) -> None:
+        while self._events:
+            run, write, *arguments = self._events.popleft()
+            write(run, *arguments)
+
+    def runs(self, count: int = MOST) -> list[dict[str, Any]]:
         """Return at most `count` records without samples, newest first."""
         with self._lock:
             self.catch_up()
-            return [run_json(run, time.perf_counter()) for run in self._runs.newest(count)]
+            newest = list(reversed(self._runs.values()))[:count]
+            return [run_json(run, time.perf_counter()) for run in newest]
 
     def run(self, prompt_id: str) -> dict[str, Any] | None:
         """Return one record with its samples; None if the prompt is not, or no longer, known."""
@@ -144,8 +144,8 @@ class Recorder:
 
     def _whole(self, run: Run) -> dict[str, Any]:
         if run is self._run and self._left is None:
-            self._read(run, self._probe.measured)
-            self._events.enter()
+            self._read(run, self.probe.measured)
+            self._enter()
         return run_json(run, time.perf_counter(), with_samples=True)
 
     def look(self, prompt_id: str, read: Callable[[Run], Seen]) -> Seen | None:
@@ -156,21 +156,18 @@ class Recorder:
             return None if run is None else read(run)
 
     def without_progress(self) -> tuple[float, NodeLabel | None] | None:
-        """Return since how many seconds the running prompt has made no progress, and in which node.
-
-        None while no prompt runs.
-        """
+        """Return since how many seconds the running prompt makes no progress, and in which node."""
         with self._lock:
             run = self._run
             if run is None or self._left is not None:
                 return None
-            self._events.enter()
+            self._enter()
             return self._progress.stands(run)
 
     def newest_ids(self) -> list[str]:
         """Return the prompts of all records, newest first."""
         with self._lock:
-            return [run.prompt_id for run in self._runs.newest()]
+            return list(reversed(self._runs))
 
     # ---------------------------------------------------- our nodes
 
@@ -182,10 +179,10 @@ class Recorder:
             run.note(time.perf_counter(), entry)
             news = None
             if isinstance(entry, OomAttempt) and entry.is_news:
-                self._events.enter()
+                self._enter()
                 news = recovery_json(run, entry)
         if news is not None:
-            self._announce(news)
+            self.announce(news)
 
     # ---------------------------------------------------- the thread
 
@@ -194,26 +191,26 @@ class Recorder:
         with self._lock:
             closed, self._closed = self._closed, []
         for prompt_id in closed:
-            self._prompt_is_over(prompt_id)
+            self.prompt_is_over(prompt_id)
 
     def _sample(self) -> None:
         with self._lock:
             if self._run is None:
-                self._events.enter()
+                self._enter()
                 self._ticker.rest()
                 return
             if self._left is None:
-                self._read(self._run, self._probe.beside_node)
-            if self._events.are_many:
-                self._events.enter()
+                self._read(self._run, self.probe.beside_node)
+            if len(self._events) > MAX_EVENTS:
+                self._enter()
             now = time.perf_counter()  # ComfyUI may not announce the end of a prompt: it is asked
             if self._left is not None or now - self._asked_outcome > ASK_SECONDS:
                 self._asked_outcome = now
                 self._settle()
 
     def _read(self, run: Run, measure: Callable[[], Reading]) -> None:
-        with self._events.reading:
-            self._events.append((run.prompt_id, Run.observe, measure()))
+        with self._reading:
+            self._events.append((run, Run.observe, measure()))
 
     # ---------------------------------------------------- the end of a run
 
@@ -222,7 +219,7 @@ class Recorder:
         run, left = self._run, self._left
         if run is None:
             return
-        outcome = self._outcome_of(run.prompt_id)
+        outcome = self.outcome_of(run.prompt_id)
         is_overdue = left is not None and time.perf_counter() - left.at > SETTLE_SECONDS
         if outcome is not None or is_overdue:
             self._close(run, outcome)
@@ -230,17 +227,24 @@ class Recorder:
     def _finish(self) -> None:
         """A new prompt begins, so the one before is over even if nobody announced its end."""
         if self._run is not None:
-            self._close(self._run, self._outcome_of(self._run.prompt_id))
+            self._close(self._run, self.outcome_of(self._run.prompt_id))
 
     def _close(self, run: Run, outcome: Outcome | None) -> None:
         run.drawn = self._progress.drawn(run.prompt_id)
         if self._left is None:
             self._end(run)
-        self._events.settle(run, outcome, self._graph)
+        self._events.append((run, self._settled, outcome, self._graph))
         self._closed.append(run.prompt_id)
         self._run = self._graph = self._left = None
 
+    def _settled(self, run: Run, told: Outcome | None, graph: GraphView) -> None:
+        """Nothing more happens in this run."""
+        outcome = told or run.guessed_outcome()
+        cached = tuple(filter(graph.has, outcome.cached_node_ids))  # those of the prompt itself
+        run.settle(replace(outcome, cached_node_ids=cached))
+        self.run_is_over(run)
+
     def _end(self, run: Run) -> None:
-        with self._events.reading:
-            self._left = self._probe.measured()
-            self._events.append((run.prompt_id, Run.end, self._left))
+        with self._reading:
+            self._left = self.probe.measured()
+            self._events.append((run, Run.end, self._left))

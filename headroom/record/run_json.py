@@ -12,10 +12,10 @@ from ..base.error_table import first_line, row_of
 from ..base.said import said, said_json
 from ..host.adapter import has_flag
 from ..measure.journal import Action, GaveUp, OomAttempt
-from .memory import Peak, Reading
+from .memory import Peak, used_on
 from .nodes import NodeRecord
 from .run import NodeError, Run
-from .turns import Growth, growths
+from .turns import growths
 
 Json = dict[str, Any]
 NOTABLE_SPILL_BYTES = 64 * MIB
@@ -36,18 +36,22 @@ def run_json(run: Run, now: float, with_samples: bool = False) -> Json:
         "peak_rss_mib": in_mib(run.peak_rss_bytes),
         **_card_json(total_bytes, peak),
         "devices": [{"device": name, **_card_json(total, most)} for name, total, most in cards],
-        "nodes": _nodes_json(run, main, now),
+        "nodes": [_node_json(run, record, main, now) for record in sorted(
+            run.nodes.records.values(), key=lambda record: record.before is None)],
         "nodes_left_out": sum(count for _, count in run.nodes.left_out.values()),
         "left_out": [{"display_node_id": node_id, "title": title, "count": count}
                      for node_id, (title, count) in run.nodes.left_out.items()],
-        "grows": [_growth_json(growth) for growth in growths(run.nodes.records.values(), main)],
+        "grows": [{"what": growth.what, "mib_a_turn": in_mib(growth.bytes_a_turn),
+                   "turns": growth.turns, "display_node_id": growth.node.display_node_id,
+                   "title": growth.node.title}
+                  for growth in growths(run.nodes.records.values(), main)],
         "oom": [attempt_json(run, entry) for _, entry in run.entries
                 if isinstance(entry, OomAttempt)],
-        "gave_up": [{"node_id": entry.node_id, "text": entry.text, "said": said_json(entry.text),
-                     "at_seconds": _seconds(at - run.began.at)}
-                    for at, entry in run.entries if isinstance(entry, GaveUp)],
-        "actions": [_action_json(at - run.began.at, entry) for at, entry in run.entries
-                    if isinstance(entry, Action)],
+        "gave_up": [_entry_json(at - run.began.at, entry) for at, entry in run.entries
+                    if isinstance(entry, GaveUp)],
+        "actions": [{**_entry_json(at - run.began.at, entry), "action": entry.action,
+                     "freed_mib": entry.freed_mib and round(entry.freed_mib, 3)}
+                    for at, entry in run.entries if isinstance(entry, Action)],
         "spilled": [_spilled_json(record) for record in run.nodes.records.values()
                     if record.spilled_bytes >= NOTABLE_SPILL_BYTES],
         "foreign": run.foreign,
@@ -116,18 +120,6 @@ def _told(phrase: str) -> Json:
     return {"text": phrase, "said": said_json(phrase)}
 
 
-def _growth_json(growth: Growth) -> Json:
-    return {"what": growth.what, "mib_a_turn": in_mib(growth.bytes_a_turn), "turns": growth.turns,
-            "display_node_id": growth.node.display_node_id, "title": growth.node.title}
-
-
-def _nodes_json(run: Run, main: int, now: float) -> list[Json]:
-    records = run.nodes.records.values()
-    ran = [record for record in records if record.before is not None]
-    cached = [record for record in records if record.before is None]
-    return [_node_json(run, record, main, now) for record in [*ran, *cached]]
-
-
 def _node_json(run: Run, record: NodeRecord, main: int, now: float) -> Json:
     info, began = record.info, run.began.at
     spans = list(record.spans)
@@ -158,8 +150,8 @@ def _node_json(run: Run, record: NodeRecord, main: int, now: float) -> Json:
 def _vram_json(run: Run, record: NodeRecord, index: int) -> Json:
     known = index < len(record.peaks)
     return {
-        "vram_before_mib": in_mib(_used(record.before, index)),
-        "vram_after_mib": in_mib(_used(record.after, index)),
+        "vram_before_mib": in_mib(used_on(record.before, index)),
+        "vram_after_mib": in_mib(used_on(record.after, index)),
         **_peak_json(record.peaks[index] if known else None, run.totals[index] if known else None),
     }
 
@@ -195,21 +187,8 @@ def _samples_json(run: Run, main: int) -> Json:
     }
 
 
-def _action_json(at: float, entry: Action) -> Json:
-    return {
-        "node_id": entry.node_id,
-        "action": entry.action,
-        "freed_mib": None if entry.freed_mib is None else round(entry.freed_mib, 3),
-        "text": entry.text,
-        "said": said_json(entry.text),
-        "at_seconds": _seconds(at),
-    }
-
-
-def _used(reading: Reading | None, index: int) -> int | None:
-    if reading is None or index >= len(reading.devices):
-        return None
-    return reading.devices[index].used_bytes
+def _entry_json(at: float, entry: Action | GaveUp) -> Json:
+    return {"node_id": entry.node_id, **_told(entry.text), "at_seconds": _seconds(at)}
 
 
 def _seconds(value: float) -> float:

@@ -36,14 +36,13 @@ def record_text(run: dict[str, Any] | None) -> str:
     """Return a run's record (as `run_json` gives it) as text: totals, then one line a node."""
     if run is None:
         return NOT_RECORDED
-    return "\n".join([*_totals(run), *_loops(run), "", *_table(run), *_events(run)])
-
-
-def _totals(run: dict[str, Any]) -> list[str]:
-    used = _used(run)
-    totals = [_time_line(run)]
-    totals += [_peak_line(device, f" on {device['device']}" * (len(used) > 1)) for device in used]
-    return [*totals, f"- peak RAM of this process {_mib_text(run['peak_rss_mib'])} MiB"]
+    used, end = _used(run), " so far" if run["status"] == "running" else f", {run['status']}"
+    totals = [
+        f"- {run['seconds']:,.1f} s{end} on {run['device']}",
+        *(_peak_line(device, f" on {device['device']}" * (len(used) > 1)) for device in used),
+        f"- peak RAM of this process {_mib_text(run['peak_rss_mib'])} MiB",
+    ]
+    return "\n".join([*totals, *_loops(run), "", *_table(run), *_events(run)])
 
 
 def _loops(run: dict[str, Any]) -> list[str]:
@@ -54,11 +53,6 @@ def _loops(run: dict[str, Any]) -> list[str]:
     left = sorted(run.get("left_out", []), key=lambda one: -one["count"])[:MOST_LEFT_OUT]
     return told + [f"- runs of {one['title']} (#{one['display_node_id']}) that are not in the "
                    f"record: {one['count']}" for one in left]
-
-
-def _time_line(run: dict[str, Any]) -> str:
-    end = " so far" if run["status"] == "running" else f", {run['status']}"
-    return f"- {run['seconds']:,.1f} s{end} on {run['device']}"
 
 
 def _used(part: dict[str, Any]) -> list[dict[str, Any]]:
@@ -82,7 +76,10 @@ def is_exact(part: dict[str, Any]) -> bool:
 
 def _table(run: dict[str, Any]) -> list[str]:
     nodes, used = run["nodes"], [device["device"] for device in _used(run)]
-    titles = _titles(used)
+    titles = ["node", "seconds"]
+    for device in used:
+        titles += [f"VRAM {device} before" if len(used) > 1 else "VRAM before", "after", "peak"]
+    titles += ["RAM before", "after"]
     rows = [_cells(node, used) for node in nodes[:MAX_LINES]]
     widths = [max(3, *(len(row[i]) for row in [titles, *rows])) for i in range(len(titles))]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
@@ -91,16 +88,9 @@ def _table(run: dict[str, Any]) -> list[str]:
         left = len(nodes) - MAX_LINES
         table += ["", f"... and {left} more nodes (all of them are in the data)"]
     if any(cell.startswith(AT_LEAST) for row in rows for cell in row[1:]):
-        why = "at least: quick nodes between two readings, or torch's peak was reset"
-        table += ["", f"{AT_LEAST}{why}"]
+        table += ["", f"{AT_LEAST}at least: quick nodes between two readings, or torch's peak was "
+                      "reset"]
     return table
-
-
-def _titles(used: list[str]) -> list[str]:
-    titles = ["node", "seconds"]
-    for device in used:
-        titles += [f"VRAM {device} before" if len(used) > 1 else "VRAM before", "after", "peak"]
-    return [*titles, "RAM before", "after"]
 
 
 def _cells(node: dict[str, Any], used: list[str]) -> list[str]:
@@ -124,9 +114,8 @@ def _vram_cells(device: dict[str, Any]) -> list[str]:
 
 
 def _line(row: list[str], widths: list[int]) -> str:
-    cells = [f"{cell:<{width}}" if at == 0 else f"{cell:>{width}}"
-             for at, (cell, width) in enumerate(zip(row, widths, strict=True))]
-    return f"| {' | '.join(cells)} |"
+    figures = [f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)]
+    return f"| {' | '.join([row[0].ljust(widths[0]), *figures])} |"
 
 
 def _events(run: dict[str, Any]) -> list[str]:

@@ -3,10 +3,12 @@
 import logging
 import threading
 from collections.abc import Callable
+from typing import TypeVar
 
 log = logging.getLogger("headroom")
 
 TICK_SECONDS = 0.05
+Result = TypeVar("Result")
 
 
 class Steady:
@@ -19,14 +21,17 @@ class Steady:
         self._failed = failed
         self._has_failed = False
 
-    def call(self, work: Callable[..., object], *given: object) -> None:
+    def call(self, work: Callable[..., Result], *given: object) -> Result | None:
+        """Return the result; None after an error."""
         try:
-            work(*given)
+            result = work(*given)
             self._has_failed = False
+            return result
         except Exception:
             if not self._has_failed:
                 log.exception("[Headroom] %s", self._failed)
             self._has_failed = True
+            return None
 
 
 class Ticker:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..base.device import MIB
 from ..host.types import NodeLabel
-from .memory import Reading
+from .memory import Reading, used_on
 from .nodes import NodeRecord
 
 MIN_TURNS = 5
@@ -25,36 +25,37 @@ class Growth(NamedTuple):
 
 
 def growths(records: Iterable[NodeRecord], device: int) -> list[Growth]:
-    """Return what grew in every turn: RAM, and the VRAM of the device of this number.
-
-    The first turn does not count: models are loaded in it.
-    """
+    """Return what grew in every turn: RAM, and the VRAM of the device of this number."""
     turns: dict[str, list[NodeRecord]] = {}
     for record in records:
         if record.before is not None and record.after is not None:
             turns.setdefault(record.info.display_node_id, []).append(record)
-    loops = [found[1:] for found in turns.values() if len(found) >= MIN_TURNS]
     return [growth for what in ("RAM", "VRAM")
-            if (growth := _growth(what, loops, device)) is not None]
+            if (growth := _growth(what, turns.values(), device)) is not None]
 
 
-def _growth(what: str, loops: Sequence[list[NodeRecord]], device: int) -> Growth | None:
-    best: tuple[int, list[NodeRecord]] | None = None
-    rate = 0
-    for found in loops:
+def _growth(what: str, nodes: Iterable[list[NodeRecord]], device: int) -> Growth | None:
+    found = []  # what a node adds itself, and the growth of memory in its turns
+    for turns in nodes:
+        # Models are loaded in the first turn, so it does not count.
         levels = [(_level(what, one.before, device), _level(what, one.after, device))
-                  for one in found]
+                  for one in turns[1:]]
         known = [(before, after) for before, after in levels
                  if before is not None and after is not None]
-        if len(known) < len(levels):
-            continue
-        rate = max(rate, rate_of([after for _, after in known]))
-        own = sum(after - before for before, after in known)
-        if best is None or own > best[0]:
-            best = own, found
-    if best is None or rate < MIN_BYTES:
+        if len(turns) >= MIN_TURNS and len(known) == len(levels):
+            own = sum(after - before for before, after in known)
+            rate = rate_of([after for _, after in known])
+            found.append((own, Growth(what, rate, len(turns), turns[0].info)))
+    rate = max((growth.bytes_a_turn for _, growth in found), default=0)
+    if rate < MIN_BYTES:
         return None
-    return Growth(what, rate, len(best[1]) + 1, best[1][0].info)
+    return max(found, key=lambda one: one[0])[1]._replace(bytes_a_turn=rate)
+
+
+def _level(what: str, reading: Reading | None, device: int) -> int | None:
+    if what == "RAM":
+        return None if reading is None else reading.rss_bytes
+    return used_on(reading, device)
 
 
 def rate_of(levels: Sequence[int]) -> int:
@@ -62,11 +63,3 @@ def rate_of(levels: Sequence[int]) -> int:
     middle, last = (len(levels) - 1) // 2, len(levels) - 1
     first_half = (levels[middle] - levels[0]) // max(middle, 1)
     return min(first_half, (levels[last] - levels[middle]) // max(last - middle, 1))
-
-
-def _level(what: str, reading: Reading | None, device: int) -> int | None:
-    if reading is None:
-        return None
-    if what == "RAM":
-        return reading.rss_bytes
-    return reading.devices[device].used_bytes if device < len(reading.devices) else None

@@ -134,7 +134,7 @@ def answers(device, free_bytes):
 
     with (mock.patch.object(ready, "current_host", lambda: host),
           mock.patch.object(reserve, "current_host", lambda: host),
-          mock.patch("headroom.api.acting.patchers_named", lambda ids: [torch.nn.Linear(2, 2)])):
+          mock.patch("headroom.api.routes.patchers_named", lambda ids: [torch.nn.Linear(2, 2)])):
         return asyncio.run(ask())
 
 

@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from headroom.actions.ceiling import Limit
-from headroom.api import acting as api
+from headroom.api import routes as module
 from headroom.api.gate import Gate
 from headroom.api.routes import Routes
 from headroom.base.refusals import NotKnown, Refused
@@ -86,9 +86,9 @@ def test_whatever_an_action_raises_becomes_a_sentence(monkeypatch, error, status
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(api, "purge", fail)
-    monkeypatch.setattr(api, "offload", fail)
-    monkeypatch.setattr(api, "patchers_named", lambda ids: ids)
+    monkeypatch.setattr(module, "purge", fail)
+    monkeypatch.setattr(module, "offload", fail)
+    monkeypatch.setattr(module, "patchers_named", lambda ids: ids)
     body = {"purge": {}, "offload": {"model": "m1"}, "rescue": {"prompt_id": "p"}}[route]
     [(found, answer)] = asked(("POST", f"/headroom/{route}", json.dumps(body)), rescue=fail)
     assert found == status and words in answer["error"]
@@ -161,7 +161,7 @@ HOSTILE_BODIES = [
 @pytest.mark.parametrize("path", ["purge", "offload", "rescue"])
 def test_a_hostile_body_never_makes_a_5xx(monkeypatch, path, body):
     report = SimpleNamespace(as_json=lambda: {"headline": "nothing"})
-    monkeypatch.setattr(api, "purge", lambda *_: report)
+    monkeypatch.setattr(module, "purge", lambda *_: report)
     [(status, answer)] = asked(("POST", f"/headroom/{path}", body))
     assert status in (200, 400, 404, 409)
     if status != 200:

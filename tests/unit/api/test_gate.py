@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from headroom.api import gate as gates
-from headroom.api.gate import Busy, Gate
+from headroom.api.gate import Gate
+from headroom.base.refusals import Refused
 
 
 def never():
@@ -23,14 +24,14 @@ def is_acting(gate):
 
 def test_an_action_is_refused_while_a_prompt_waits_or_runs():
     gate = Gate(lambda: True, lambda: True)
-    with pytest.raises(Busy, match="prompt is running or queued"):
+    with pytest.raises(Refused, match="prompt is running or queued"):
         asyncio.run(gate.act(never))
     assert not is_acting(gate)
 
 
 def test_an_action_is_refused_while_the_executor_is_busy_between_prompts():
     gate = Gate(lambda: False, lambda: False)
-    with pytest.raises(Busy):
+    with pytest.raises(Refused):
         asyncio.run(gate.act(never))
     assert not is_acting(gate)
 
@@ -76,7 +77,7 @@ def test_a_prompt_that_comes_after_the_first_look_at_the_queue_is_seen():
         return len(marks) > 1
 
     gate = Gate(waiting, lambda: True)
-    with pytest.raises(Busy):
+    with pytest.raises(Refused):
         asyncio.run(gate.act(never))
     assert marks == [False, True]
 

@@ -6,7 +6,7 @@ import pytest
 
 from headroom.api import idle as idle_module
 from headroom.api.gate import Gate
-from headroom.api.idle import SETTING, VARIABLE, Idle, IdleRelease
+from headroom.api.idle import SETTING, VARIABLE, Idle
 from headroom.base import environment
 
 
@@ -24,9 +24,9 @@ def clock():
     return Clock()
 
 
-def idle_after(clock, minutes=None, browser=None):
+def idle_after(clock, minutes=None, browser=None, gate=None):
     given = {} if minutes is None else {VARIABLE: minutes}
-    idle = Idle(given, clock)
+    idle = Idle(gate or Gate(lambda: False, lambda: True), None, given, clock)
     idle.prompt_is_posted({} if browser is None else {SETTING: browser})
     return idle
 
@@ -40,15 +40,11 @@ def test_unloading_is_due_the_set_minutes_after_the_last_event(clock):
     assert idle.seconds_left() == 600
     clock.now += 601
     assert idle.seconds_left() == 0
-    idle.is_done()
-    assert idle.seconds_left() is None
-    idle.something_happens()
-    assert idle.seconds_left() == 600
 
 
 def test_it_is_off_by_default_and_before_the_first_prompt(clock):
     assert idle_after(clock).seconds_left() is None
-    assert Idle({VARIABLE: "5"}, clock).seconds_left() is None
+    assert Idle(None, None, {VARIABLE: "5"}, clock).seconds_left() is None
 
 
 @pytest.mark.parametrize(("server", "browser", "minutes"), [
@@ -81,27 +77,25 @@ def loaded(monkeypatch):
     return state
 
 
-def released(idle, gate):
-    asyncio.run(IdleRelease(idle, gate, None).release())
-
-
 def test_models_leave_once_and_one_line_of_the_log_says_so(clock, loaded, caplog):
     caplog.set_level("INFO")
     idle = idle_after(clock, "10")
-    released(idle, Gate(lambda: False, lambda: True))
+    asyncio.run(idle.release())
     assert loaded["purged"] == 1 and idle.seconds_left() is None
     assert [record.getMessage() for record in caplog.records] == [
         "[Headroom] no prompt for 10 minutes: 512.0 MiB of VRAM freed"
     ]
+    idle.something_happens()
+    assert idle.seconds_left() == 600
 
 
 @pytest.mark.parametrize("gate", [
     Gate(lambda: True, lambda: True), Gate(lambda: False, lambda: False),
 ])
 def test_no_model_is_unloaded_while_a_prompt_runs_and_the_time_starts_again(clock, loaded, gate):
-    idle = idle_after(clock, "10")
+    idle = idle_after(clock, "10", gate=gate)
     clock.now += 700
-    released(idle, gate)
+    asyncio.run(idle.release())
     assert loaded["purged"] == 0 and idle.seconds_left() == 600
 
 
@@ -109,5 +103,5 @@ def test_without_a_loaded_model_nothing_is_done_or_said(clock, loaded, caplog):
     caplog.set_level("INFO")
     loaded["models"] = []
     idle = idle_after(clock, "10")
-    released(idle, Gate(lambda: False, lambda: True))
+    asyncio.run(idle.release())
     assert loaded["purged"] == 0 and not caplog.records and idle.seconds_left() is None

@@ -18,7 +18,6 @@ from headroom.measure import journal
 from headroom.measure.journal import OomAttempt
 from headroom.measure.snapshot import DeviceMemory, Snapshot
 from headroom.models.loaded import LoadedModel
-from headroom.record.events import Events
 from headroom.record.memory import Reading, Use
 from headroom.record.nodes import NodeTable
 from headroom.record.run import Run
@@ -28,15 +27,17 @@ NASTY = 'a "quoted"\\name\nwith {braces}'
 
 
 class Source:
-    """The recorder's side: a store and the events on their way to it."""
+    """The recorder's side: the runs that are over and not yet counted."""
 
     def __init__(self):
-        self.events = Events(lambda run: self.metrics.run_is_over(run))
-        self.metrics = None
+        self.over = []
 
     def page(self, metrics):
-        self.metrics = metrics
-        return metrics.page(self.events.enter)
+        def catch_up():
+            while self.over:
+                metrics.run_is_over(self.over.pop(0))
+
+        return metrics.page(catch_up)
 
     def play(self, prompt_id, status="success", nodes=(("1", "KSampler"),), entries=()):
         """One whole prompt; every node peaks at 3,000 MiB."""
@@ -49,13 +50,13 @@ class Source:
         run = Run(prompt_id, ("cuda:0",), begin, 0.0, NodeTable(label))
         for entry in entries:
             run.note(1.0, entry)
-        self.events.begin(run)
         for step, node_id in enumerate(classes):
             at = reading(step + 1.0, 3000)
-            for happens in (Run.node_starts, Run.node_finishes):
-                self.events.append((prompt_id, happens, node_id, at))
-        self.events.append((prompt_id, Run.end, reading(1e6, 100)))
-        self.events.settle(run, Outcome(status), None)
+            run.node_starts(node_id, at)
+            run.node_finishes(node_id, at)
+        run.end(reading(1e6, 100))
+        run.settle(Outcome(status))
+        self.over.append(run)
 
 
 def reading(at, mib):
@@ -109,9 +110,8 @@ def test_a_class_name_that_is_not_unicode_does_not_break_the_page(source, metric
 
 def test_nothing_is_counted_before_the_first_request(source):
     metrics = Metrics(lambda: [], lambda _: {})
-    source.metrics = metrics
     source.play("before")
-    source.events.enter()
+    metrics.run_is_over(source.over.pop())
     assert ("headroom_runs_total", "success") not in samples(source.page(metrics))
 
 

@@ -455,7 +455,8 @@ def test_after_a_prompt_that_nearly_filled_the_ram_its_record_says_who_holds_it(
     held = {"models": []}
     seldom = SimpleNamespace(now=lambda _: held)
     monkeypatch.setattr(watch_module, "ram_total_bytes", lambda: 1000 * MIB)
-    found = RamWatch(Gate(lambda: True, lambda: True), None, list, 5 * MIB, held=seldom)
+    found = RamWatch(Gate(lambda: True, lambda: True), None, list, 5 * MIB)
+    found._held = seldom
 
     def prompt(*rooms_mib):
         found.before_prompt()

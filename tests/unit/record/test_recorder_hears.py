@@ -152,7 +152,7 @@ def test_a_reading_amid_a_node_is_entered_before_the_one_at_its_end(outcomes, mo
     probe.may_go_on.set()
     tick.join()
     finish.join()
-    recorder._events.enter()
+    recorder.catch_up()
     assert len(times) == 3 and times == sorted(times)
 
 
