@@ -1,10 +1,8 @@
 """Advice on the runs of this server: their records, and their prompts from ComfyUI's history."""
 
 import logging
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..base.device import MIB, in_mib
@@ -15,7 +13,7 @@ from ..base.refusals import NotKnown
 from ..base.said import said
 from ..host.adapter import cache_flags, has_flag, pinned_bytes
 from ..measure.snapshot import rss_bytes, snapshot
-from ..record.newest import NO_RECORD
+from ..record.newest import NO_RECORD, Newest
 from ..record.recorder import Recorder
 from ..record.run import Run
 from . import surroundings
@@ -33,34 +31,26 @@ from .slower import Slower, same_nodes
 from .words import lines_of, text_of
 
 log = logging.getLogger("headroom")
-MOST_KEPT = 50
 # How far a prediction may be off. For tensors of 1 to 10 MiB torch's allocator asks the driver for
 # a whole piece; which of these pieces become empty without a model cannot be foreseen.
 PIECE = 20 * MIB
 PREDICTED = ("encode_to_cpu", "offload_after", "purge_between", "cast_bf16")
 
 
+@dataclass(eq=False)
 class Advisor:
-    """Called for HTTP requests and by Memory Report.
+    """Called for HTTP requests and by Memory Report."""
 
-    `prompt_of(id)` returns a prompt's graph while ComfyUI still knows it; records do not store it,
-    because it can have megabytes. `facts(id)` says how a prompt ran out of memory, if it did;
-    `workflow_id_of(id)` which workflow of a page it was queued from.
-    """
+    recorder: Recorder
+    # A prompt's graph while ComfyUI still knows it: records do not store it, it can have megabytes.
+    prompt_of: Callable[[str], Prompt | None]
+    registry: Registry
+    facts: Callable[[str], dict[str, Any]] = lambda _: {}  # how a prompt ran out of memory
+    workflow_id_of: Callable[[str], str | None] = lambda _: None  # of the page that queued it
 
-    def __init__(
-        self, recorder: Recorder, prompt_of: Callable[[str], Prompt | None], registry: Registry,
-        facts: Callable[[str], dict[str, Any]] = lambda _: {},
-        workflow_id_of: Callable[[str], str | None] = lambda _: None,
-    ) -> None:
-        self._recorder = recorder
-        self._prompt_of = prompt_of
-        self._registry = registry
-        self._facts = facts
-        self._workflow_id_of = workflow_id_of
-        self._fits: OrderedDict[tuple[str, float], Any] = OrderedDict()
-        self._lock = threading.Lock()
-        self._slower = Slower(recorder, lambda prompt_id: Graph(self._prompt(prompt_id)), MOST_KEPT)
+    def __post_init__(self) -> None:
+        self._fits: Newest[tuple[str, float], Any] = Newest()
+        self._slower = Slower(self.recorder, lambda prompt_id: Graph(self._prompt(prompt_id)))
 
     def advice(self, prompt_id: str, into_gib: float | None = None) -> list[dict[str, Any]]:
         """Return the findings on a run as data, best first; NotKnown without a record of it.
@@ -68,27 +58,24 @@ class Advisor:
         With `into_gib`: those that bring its peak down to that size, in the order to apply them,
         each with the peak to expect after it (`expected_mib`).
         """
-        case = self._case(prompt_id)
+        failure = self.facts(prompt_id).get("failure")
+        case = self._case(prompt_id, surroundings.of(failure))
         if into_gib is not None:
-            return [] if case is None else self._into(case, round(into_gib * 1024 * MIB))
+            return [] if case is None else [
+                {**self._json(case, finding), "expected_mib": [
+                    in_mib(max(after.low - PIECE, 0)), in_mib(after.high + PIECE)]}
+                for finding, after in advise_into(case, round(into_gib * 1024 * MIB), PIECE)]
         limit = rss_bytes() + ram_room_bytes()
         server = Server(limit, has_flag, pinned_bytes(), *cache_flags(),
                         has_flag("--disable-fast-disk"))
-        graph = Graph(self._prompt(prompt_id), self._registry)
-        about = self._recorder.look(
+        graph = Graph(self._prompt(prompt_id), self.registry)
+        about = self.recorder.look(
             prompt_id, lambda run: about_error(run) + about_ram(
                 run, server, graph, case) + about_strain(run, limit, has_flag)) or []
         if case is None:
             return about
         found = self._measured(prompt_id, case, advise(case))
         return about + [self._json(case, finding) for finding in found]
-
-    def _into(self, case: Case, target_bytes: int) -> list[dict[str, Any]]:
-        """Return a lower target, because predictions may be off by so much."""
-        steps = advise_into(case, target_bytes, PIECE)
-        return [{**self._json(case, finding), "expected_mib": [
-            in_mib(max(after.low - PIECE, 0)), in_mib(after.high + PIECE)]}
-            for finding, after in steps]
 
     def more_of(self, prompt_id: str) -> dict[str, Any]:
         """Return what else a record shows.
@@ -97,15 +84,12 @@ class Advisor:
         out of memory. `slower`: nodes that took much longer than in an earlier run. `workflow_id`:
         which workflow of a page it was queued from, if the page told.
         """
-        facts = self._facts(prompt_id)
-        state = self._recorder.look(prompt_id, lambda run: (run.started_at, run.status))
-        return {**facts, "fits": None if state is None else self._fits_of(prompt_id, *state),
-                "slower": self._slower.of(prompt_id),
-                "workflow_id": self._workflow_id_of(prompt_id)}
+        return {**self.facts(prompt_id), "fits": self._fits_of(prompt_id),
+                "slower": self._slower.of(prompt_id), "workflow_id": self.workflow_id_of(prompt_id)}
 
     def estimate(self, prompt: Prompt) -> dict[str, Any]:
         """Return a first estimate of whether a prompt fits this GPU (see estimate.py)."""
-        graph = Graph(prompt, self._registry)
+        graph = Graph(prompt, self.registry)
         device = next(iter(snapshot().devices), None)
         try:
             return estimate(graph, self._run_like(graph), device)
@@ -116,12 +100,10 @@ class Advisor:
     def _run_like(self, graph: Graph) -> tuple[str, dict[str, Any]] | None:
         """Return the newest run that shows what the same nodes, files and sizes needed."""
         wanted = set(same_nodes(graph).values())
-        for prompt_id in self._recorder.newest_ids():
+        for prompt_id in self.recorder.newest_ids():
             prompt = Graph(self._prompt(prompt_id))
             if prompt.nodes and set(same_nodes(prompt).values()) == wanted:
-                state = self._recorder.look(prompt_id, lambda run: (run.started_at, run.status))
-                found = None if state is None else self._fits_of(prompt_id, *state)
-                if found is not None:
+                if (found := self._fits_of(prompt_id)) is not None:
                     return prompt_id, found
         return None
 
@@ -132,19 +114,17 @@ class Advisor:
         except NotKnown:
             return []
 
-    def _fits_of(self, prompt_id: str, started_at: float, status: str) -> Any:
-        key = prompt_id, started_at
-        if status == "running" or key in self._fits:
-            return self._fits.get(key)
-        failure = self._facts(prompt_id).get("failure")
-        if status != "success" and not failure:
-            return None  # it stopped for another reason, so its full use is unknown
-        case = self._case_in(prompt_id, Surroundings(failure))
-        with self._lock:
-            found = self._fits[key] = None if case is None else fits(case)
-            while len(self._fits) > MOST_KEPT:
-                self._fits.popitem(last=False)
-        return found
+    def _fits_of(self, prompt_id: str) -> Any:
+        state = self.recorder.look(prompt_id, lambda run: (run.started_at, run.status))
+        if state is None or state[1] == "running":
+            return None
+        key = prompt_id, state[0]
+        failure = self.facts(prompt_id).get("failure")
+        # If it stopped for another reason, its full use is unknown.
+        if key not in self._fits and (state[1] == "success" or failure):
+            case = self._case(prompt_id, Surroundings(failure))
+            self._fits[key] = None if case is None else fits(case)
+        return self._fits.get(key)
 
     def _json(self, case: Case, finding: Finding) -> dict[str, Any]:
         if _is_of_peak(finding):
@@ -153,14 +133,10 @@ class Advisor:
             finding = replace(finding, saves=wide)
         return finding.as_json(text_of(finding))
 
-    def _case(self, prompt_id: str) -> Case | None:
-        failure = self._facts(prompt_id).get("failure")
-        return self._case_in(prompt_id, surroundings.of(failure))
-
-    def _case_in(self, prompt_id: str, around: Surroundings) -> Case | None:
+    def _case(self, prompt_id: str, around: Surroundings) -> Case | None:
         prompt = self._prompt(prompt_id)
-        seen = self._recorder.look(
-            prompt_id, lambda run: (case_of(run, prompt, self._registry, around),)
+        seen = self.recorder.look(
+            prompt_id, lambda run: (case_of(run, prompt, self.registry, around),)
         )
         if seen is None:
             raise NotKnown(NO_RECORD)
@@ -168,14 +144,14 @@ class Advisor:
 
     def _prompt(self, prompt_id: str) -> Prompt:
         """Return the nodes of a prompt as its user made it, without our guards."""
-        return Graph(dict((self._prompt_of(prompt_id) or {}).items())).nodes
+        return Graph(dict((self.prompt_of(prompt_id) or {}).items())).nodes
 
     def _measured(self, prompt_id: str, case: Case, findings: list[Finding]) -> list[Finding]:
         """Return the findings; each that a later run followed comes with what it saved there."""
-        ids = self._recorder.newest_ids()
+        ids = self.recorder.newest_ids()
         for later in ids[: ids.index(prompt_id)] if prompt_id in ids else []:
             followed = applied(case.prompt, self._prompt(later), findings)
-            peak = self._recorder.look(later, lambda run: _peak(run, case)) if followed else None
+            peak = self.recorder.look(later, lambda run: _peak(run, case)) if followed else None
             if peak is not None:
                 saved = case.peak_bytes - peak
                 return [_with_measured(one, followed, saved, later) for one in findings]

@@ -1,20 +1,21 @@
 """Advice as the last lines of a Memory Report."""
 
-import logging
-from collections.abc import Mapping
 from typing import Any
 
 from ..record.text import record_json, record_text
+from ..record.ticker import Steady
 from .advisor import current_advisor
 
-log = logging.getLogger("headroom")
+_steady = Steady("no advice on this prompt; the report has none")
 
 
 def report_text(run: dict[str, Any] | None) -> str:
     """Return a run's record as text, and what to change about what has run so far."""
-    advised = [] if run is None else _lines(run)
+    advisor = current_advisor()
+    advised = None if run is None or advisor is None else _steady.call(
+        advisor.lines, run["prompt_id"])
     heading = ["", "What to change:", ""] if advised else []
-    return "\n".join([record_text(run), *heading, *advised])
+    return "\n".join([record_text(run), *heading, *(advised or [])])
 
 
 def report_data(run: dict[str, Any] | None) -> str:
@@ -22,14 +23,3 @@ def report_data(run: dict[str, Any] | None) -> str:
     advisor = current_advisor()
     more = advisor.more_of(run["prompt_id"]) if run is not None and advisor is not None else {}
     return record_json({**run, **more} if run is not None else None)
-
-
-def _lines(run: Mapping[str, Any]) -> list[str]:
-    advisor = current_advisor()
-    if advisor is None:
-        return []
-    try:
-        return advisor.lines(str(run["prompt_id"]))
-    except Exception:
-        log.exception("[Headroom] no advice on this prompt; the report has none")
-        return []

@@ -5,9 +5,8 @@ except seeds and texts. So it works on values of the same shapes.
 """
 
 import json
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from ..base.device import MIB
 from ..base.graph import Graph
@@ -15,9 +14,10 @@ from ..base.prompt_node import is_link
 from ..base.said import Said, joined, said, said_json
 from ..host.types import ModelFacts, Previews
 from ..measure.journal import Action, OomAttempt
-from ..record.memory import Reading
+from ..record.newest import Newest
+from ..record.nodes import NodeRecord
 from ..record.recorder import Recorder
-from ..record.run import Drawn, Run
+from ..record.run import Run
 
 TIMES = 3.0
 LEAST_SECONDS = 1.0  # below this, other work of the machine matters more
@@ -26,7 +26,6 @@ OF_NO_SHAPE = frozenset({"seed", "noise_seed", "text", "prompt", "filename_prefi
 NOTHING_DIFFERED = said(
     "models, other programs, swap, the disk, previews and OOM Guard were the same, so the reason "
     "is outside of the record")
-Value = TypeVar("Value")
 Key = tuple[str, float]  # of a run: its prompt, and when it began
 
 
@@ -38,24 +37,61 @@ class Held(NamedTuple):
     total: int
 
 
-class NodeCost(NamedTuple):
-    """What a node needed in one run, and the conditions."""
+class NodeRun(NamedTuple):
+    """A node in one run."""
 
-    prompt_id: str
-    node_id: str
-    title: str
-    seconds: float
-    models: Mapping[str, Held]
-    other_bytes: int  # on the card, neither ComfyUI's models nor torch's
-    again: int  # calls that OOM Guard repeated
-    ways: tuple[str, ...]  # remembered plans with which calls began
-    spilled_bytes: int = 0
-    swapped_bytes: int = 0
-    read_bytes: int = 0  # from disk
-    read_seconds: float = 0.0
-    previews: Previews | None = None  # if the node has drawn some
-    drawn: Drawn = (0, 0)
-    peak_bytes: int = 0  # of VRAM
+    run: Run
+    record: NodeRecord
+
+    @property
+    def node_id(self) -> str:
+        return self.record.info.node_id
+
+    @property
+    def models(self) -> dict[str, Held]:
+        """By name; two of one class are distinguished by their files."""
+        found: dict[str, Held] = {}
+        for held in self.record.before.models if self.record.before is not None else ():
+            found[_name(held.model)] = Held(held.bytes, 0, held.model.total_bytes)
+        for held in self.record.after.models if self.record.after is not None else ():
+            was = found.get(_name(held.model), Held(0, 0, 0)).before
+            found[_name(held.model)] = Held(was, held.bytes, held.model.total_bytes)
+        return found
+
+    @property
+    def other_bytes(self) -> int:
+        """What was on the card before it, neither ComfyUI's models nor torch's."""
+        before = self.record.before
+        if before is None:
+            return 0
+        paged = sum(held.bytes for held in before.models if held.model.is_dynamic)
+        return max(sum(use.other_bytes for use in before.devices) - paged, 0)
+
+    @property
+    def repeated(self) -> int:
+        """How many calls OOM Guard repeated."""
+        return sum(isinstance(entry, OomAttempt) and entry.node_id == self.node_id
+                   for _, entry in self.run.entries)
+
+    @property
+    def ways(self) -> list[str]:
+        """The remembered plans with which guarded calls began."""
+        return [entry.text for _, entry in self.run.entries if isinstance(entry, Action)
+                and entry.action == "guard" and entry.node_id == self.node_id]
+
+    @property
+    def previews(self) -> Previews | None:
+        """How its previews were drawn, if a model drew them."""
+        drawn = self.run.previews if self.node_id in self.run.drawn else None
+        return drawn if drawn is not None and drawn.by_model else None
+
+    @property
+    def peak_mib(self) -> float:
+        return max((peak.at_least for peak in self.record.peaks if peak), default=0) / MIB
+
+
+def _name(model: ModelFacts) -> str:
+    return f"{model.class_name} ({model.file})" if model.file else model.class_name
 
 
 def same_nodes(graph: Graph) -> dict[str, str]:
@@ -75,80 +111,44 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def took(run: Run, keys: Mapping[str, str]) -> dict[str, NodeCost]:
-    """Return what each finished node of a run needed, by its key."""
-    return {
-        keys[node_id]: NodeCost(
-            run.prompt_id, node_id, record.info.title, record.seconds,
-            _models(record.before, record.after), _others(record.before),
-            sum(isinstance(entry, OomAttempt) and entry.node_id == node_id
-                for _, entry in run.entries),
-            tuple(entry.text for _, entry in run.entries if isinstance(entry, Action)
-                  and entry.action == "guard" and entry.node_id == node_id),
-            record.spilled_bytes, record.swapped_bytes, record.read_bytes, record.read_seconds,
-            run.previews if node_id in run.drawn else None, run.drawn.get(node_id, (0, 0)),
-            max((peak.at_least for peak in record.peaks if peak), default=0),
-        )
-        for node_id, record in run.nodes.records.items()
-        if node_id in keys and record.status == "done"
-    }
-
-
-def _models(before: Reading | None, after: Reading | None) -> dict[str, Held]:
-    found: dict[str, Held] = {}
-    for held in before.models if before is not None else ():
-        found[_name(held.model)] = Held(held.bytes, 0, held.model.total_bytes)
-    for held in after.models if after is not None else ():
-        was = found.get(_name(held.model), Held(0, 0, 0)).before
-        found[_name(held.model)] = Held(was, held.bytes, held.model.total_bytes)
-    return found
-
-
-def _name(model: ModelFacts) -> str:
-    """Return a model's name in every run: two of one class are distinguished by their files."""
-    return f"{model.class_name} ({model.file})" if model.file else model.class_name
-
-
-def _others(reading: Reading | None) -> int:
-    if reading is None:
-        return 0
-    paged = sum(held.bytes for held in reading.models if held.model.is_dynamic)
-    return max(sum(use.other_bytes for use in reading.devices) - paged, 0)
+def nodes_of(run: Run, keys: Mapping[str, str]) -> dict[str, NodeRun]:
+    """Return each finished node of a run by its key."""
+    return {keys[node_id]: NodeRun(run, record)
+            for node_id, record in run.nodes.records.items()
+            if node_id in keys and record.status == "done"}
 
 
 def slower(
-    now: Mapping[str, NodeCost], earlier: Sequence[Mapping[str, NodeCost]]
+    now: Mapping[str, NodeRun], earlier: Sequence[Mapping[str, NodeRun]]
 ) -> list[dict[str, Any]]:
     """Return which nodes took much longer than in the fastest of the earlier runs, and why."""
     found = []
     for key, one in now.items():
         before = min((run[key] for run in earlier if key in run),
-                     key=lambda other: other.seconds, default=one)
-        if one.seconds < LEAST_SECONDS or one.seconds <= TIMES * before.seconds:
+                     key=lambda other: other.record.seconds, default=one)
+        seconds, then = one.record.seconds, before.record.seconds
+        if seconds < LEAST_SECONDS or seconds <= TIMES * then:
             continue
-        why = list(_differences(before, one)) or [NOTHING_DIFFERED]
-        text = _sentence(before, one, joined("; ", why))
-        found.append({"node_id": one.node_id, "seconds": round(one.seconds, 3),
-                      "before_seconds": round(before.seconds, 3), "before_run": before.prompt_id,
+        differences = [*_of_memory(before, one), *_strains(before.record, one.record),
+                       *_of_guard(before, one), *_of_previews(before, one)]
+        text = said(
+            "{node} took {seconds} s, and {before} s in an earlier run: {why}",
+            node=f"{one.record.info.title} #{one.node_id}", seconds=f"{seconds:,.1f}",
+            before=f"{then:,.1f}", why=joined("; ", differences or [NOTHING_DIFFERED]))
+        found.append({"node_id": one.node_id, "seconds": round(seconds, 3),
+                      "before_seconds": round(then, 3), "before_run": before.run.prompt_id,
                       "text": text, "said": said_json(text)})
     return found
 
 
-def _sentence(before: NodeCost, now: NodeCost, why: str) -> Said:
-    return said(
-        "{node} took {seconds} s, and {before} s in an earlier run: {why}",
-        node=f"{now.title} #{now.node_id}", seconds=f"{now.seconds:,.1f}",
-        before=f"{before.seconds:,.1f}", why=why)
-
-
-def _differences(before: NodeCost, now: NodeCost) -> Iterator[Said]:
+def _of_memory(before: NodeRun, now: NodeRun) -> Iterator[Said]:
+    models_then = before.models
     for name, held in now.models.items():
-        was = before.models.get(name, Held(0, 0, held.total))
+        was = models_then.get(name, Held(0, 0, held.total))
         loaded = held.after - held.before
         if loaded > LEAST_BYTES and was.before - held.before > LEAST_BYTES:
             yield said("{loaded_mib} of {model} were loaded again, but were there in the earlier "
-                       "run",
-                       model=name, loaded_mib=loaded / MIB)
+                       "run", model=name, loaded_mib=loaded / MIB)
         streamed, streamed_then = held.total - held.after, was.total - was.after
         if held.after and streamed - streamed_then > LEAST_BYTES:
             yield said("{streamed_mib} of {model} did not fit and were streamed",
@@ -156,16 +156,9 @@ def _differences(before: NodeCost, now: NodeCost) -> Iterator[Said]:
     if now.other_bytes - before.other_bytes > LEAST_BYTES:
         yield said("other programs held {held_mib} of the GPU, and {before_mib} in the earlier run",
                    held_mib=now.other_bytes / MIB, before_mib=before.other_bytes / MIB)
-    yield from _strains(before, now)
-    if now.again > before.again:
-        yield said("calls that OOM Guard repeated: {count}, and {before} in the earlier run",
-                   count=now.again, before=before.again)
-    for way in now.ways:
-        if way not in before.ways:
-            yield said("OOM Guard: {way}", way=way)
 
 
-def _strains(before: NodeCost, now: NodeCost) -> Iterator[Said]:
+def _strains(before: NodeRecord, now: NodeRecord) -> Iterator[Said]:
     if now.spilled_bytes - before.spilled_bytes > LEAST_BYTES:
         yield said("the driver had moved {spilled_mib} of VRAM into RAM, and {before_mib} in the "
                    "earlier run",
@@ -181,22 +174,34 @@ def _strains(before: NodeCost, now: NodeCost) -> Iterator[Said]:
                    read_mib=now.read_bytes / MIB, before_mib=before.read_bytes / MIB,
                    seconds=f"{now.read_seconds:,.1f}", before=f"{before.read_seconds:,.1f}",
                    speed_mib=now.read_bytes / MIB / (now.read_seconds or now.seconds))
-    drawn, drawn_then = now.previews, before.previews
-    if drawn is not None and drawn.by_model and not (drawn_then and drawn_then.by_model):
-        method: str = drawn.method
-        if drawn.model_bytes and drawn.pixel_bytes:
-            width, height = now.drawn
-            method = said("{method}, a file of {model_mib}, and about {drawing_mib} each time that "
-                          "it draws {width}x{height} pixels", method=method,
-                          model_mib=drawn.model_bytes / MIB, width=width, height=height,
-                          drawing_mib=drawn.pixel_bytes * width * height / MIB)
-        elif drawn.model_bytes:
-            method = said("{method}, a file of {model_mib}", method=method,
-                          model_mib=drawn.model_bytes / MIB)
-        yield said("previews were drawn by a model ({method}), but not in the earlier run; the "
-                   "peak of VRAM was {peak_mib}, and {before_mib} in the earlier run",
-                   method=method,
-                   peak_mib=now.peak_bytes / MIB, before_mib=before.peak_bytes / MIB)
+
+
+def _of_guard(before: NodeRun, now: NodeRun) -> Iterator[Said]:
+    if now.repeated > before.repeated:
+        yield said("calls that OOM Guard repeated: {count}, and {before} in the earlier run",
+                   count=now.repeated, before=before.repeated)
+    for way in now.ways:
+        if way not in before.ways:
+            yield said("OOM Guard: {way}", way=way)
+
+
+def _of_previews(before: NodeRun, now: NodeRun) -> Iterator[Said]:
+    drawn = now.previews
+    if drawn is None or before.previews is not None:
+        return
+    method: str = drawn.method
+    if drawn.model_bytes and drawn.pixel_bytes:
+        width, height = now.run.drawn[now.node_id]
+        method = said("{method}, a file of {model_mib}, and about {drawing_mib} each time that "
+                      "it draws {width}x{height} pixels", method=method,
+                      model_mib=drawn.model_bytes / MIB, width=width, height=height,
+                      drawing_mib=drawn.pixel_bytes * width * height / MIB)
+    elif drawn.model_bytes:
+        method = said("{method}, a file of {model_mib}", method=method,
+                      model_mib=drawn.model_bytes / MIB)
+    yield said("previews were drawn by a model ({method}), but not in the earlier run; the "
+               "peak of VRAM was {peak_mib}, and {before_mib} in the earlier run",
+               method=method, peak_mib=now.peak_mib, before_mib=before.peak_mib)
 
 
 class Slower:
@@ -205,37 +210,35 @@ class Slower:
     `graph_of(id)` returns a prompt while ComfyUI still knows it.
     """
 
-    def __init__(self, recorder: Recorder, graph_of: Callable[[str], Graph], most: int) -> None:
+    def __init__(self, recorder: Recorder, graph_of: Callable[[str], Graph]) -> None:
         self._recorder = recorder
         self._graph_of = graph_of
-        self._most = most
-        self._took: OrderedDict[Key, dict[str, NodeCost]] = OrderedDict()
-        self._found: OrderedDict[Key, list[dict[str, Any]]] = OrderedDict()
+        self._nodes: Newest[Key, dict[str, NodeRun]] = Newest()
+        self._found: Newest[Key, list[dict[str, Any]]] = Newest()
 
     def of(self, prompt_id: str) -> list[dict[str, Any]]:
         """Return the result of `slower` for a run that is over; empty for an unknown one."""
         key = self._recorder.look(prompt_id, _key)
-        if key is None or key in self._found:
-            return self._found.get(key, []) if key is not None else []
-        ids = self._recorder.newest_ids()
-        now, *earlier = [self._took_in(one) for one in ids[ids.index(prompt_id):]] or [{}]
-        return _kept(self._found, key, slower(now, earlier), self._most)
+        if key is None:
+            return []
+        found = self._found.get(key)
+        if found is None:
+            ids = self._recorder.newest_ids()
+            now, *earlier = [self._nodes_of(one) for one in ids[ids.index(prompt_id):]]
+            found = self._found[key] = slower(now, earlier)
+        return found
 
-    def _took_in(self, prompt_id: str) -> dict[str, NodeCost]:
+    def _nodes_of(self, prompt_id: str) -> dict[str, NodeRun]:
         key = self._recorder.look(prompt_id, _key)
-        if key is None or key in self._took:
-            return self._took.get(key, {}) if key is not None else {}
-        keys = same_nodes(self._graph_of(prompt_id))
-        found = self._recorder.look(prompt_id, lambda run: took(run, keys))
-        return _kept(self._took, key, found or {}, self._most)
+        if key is None:
+            return {}
+        found = self._nodes.get(key)
+        if found is None:
+            keys = same_nodes(self._graph_of(prompt_id))
+            found = self._recorder.look(prompt_id, lambda run: nodes_of(run, keys)) or {}
+            self._nodes[key] = found
+        return found
 
 
 def _key(run: Run) -> Key | None:
     return None if run.status == "running" else (run.prompt_id, run.started_at)
-
-
-def _kept(store: OrderedDict[Key, Value], key: Key, value: Value, most: int) -> Value:
-    store[key] = value
-    while len(store) > most:
-        store.popitem(last=False)
-    return value

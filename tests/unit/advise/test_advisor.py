@@ -179,7 +179,7 @@ def test_the_need_of_a_run_that_stopped_for_another_reason_is_unknown(
     records.runs["first"].status = status
     assert advisor.more_of("first")["fits"] is None
     failure = {"node_id": "3", "asked_mib": 100.0}
-    monkeypatch.setattr(advisor, "_facts", lambda _: {"failure": failure})
+    monkeypatch.setattr(advisor, "facts", lambda _: {"failure": failure})
     assert advisor.more_of("first")["fits"]["smallest_mib"] == [1700, 1700]
 
 

@@ -181,7 +181,7 @@ class Records:
 
 def advisor(registry, prompt):
     made = Advisor(Records(), lambda _: prompt, registry)
-    made._recorder.look = lambda *_: (0.0, "success")
+    made.recorder.look = lambda *_: (0.0, "success")
     made._fits["first", 0.0] = {"smallest_mib": [3000.0, 4000.0], "at_least": False}
     return made
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 from support.advice import PROMPT, UNET
 
-from headroom.advise import slower as module
-from headroom.advise.slower import Slower, same_nodes, slower
+from headroom.advise.slower import Slower, nodes_of, same_nodes, slower
 from headroom.base.graph import Graph
 from headroom.host.types import Held, NodeLabel, Outcome, Previews
 from headroom.measure.journal import Action, OomAttempt
@@ -41,7 +40,7 @@ def run_of(prompt_id, seconds, before=(4000,), after=(4000,), entries=(), status
 
 def told(now, before):
     keys = same_nodes(Graph(PROMPT))
-    found = slower(module.took(now, keys), [module.took(one, keys) for one in before])
+    found = slower(nodes_of(now, keys), [nodes_of(one, keys) for one in before])
     return [one["text"] for one in found]
 
 
@@ -175,7 +174,7 @@ def test_only_runs_before_it_count_and_each_run_is_worked_out_once():
         asked.append(prompt_id)
         return Graph(PROMPT)
 
-    back = Slower(Records(), graph_of, 50)
+    back = Slower(Records(), graph_of)
     assert back.of("ccc") == [] and back.of("a") == [] and back.of("gone") == []
     for _ in range(2):
         assert [one["before_run"] for one in back.of("bb")] == ["a"]
