@@ -10,10 +10,10 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -41,28 +41,15 @@ Found = tuple[list[Any], dict[str, Any] | None]  # a node's outputs and `ui` dat
 Value = tuple[str, list[Any], "dict[str, Any] | None"]  # ComfyUI's key, and the same
 
 
-class Providers(Protocol):
-    """ComfyUI's cache providers, as in headroom/host/finished.py."""
-
-    def values_of(
-        self, caches: Any, prompt_id: str, prompt: Prompt
-    ) -> Callable[[str], Value | None]: ...
-
-    def turn_values(
-        self, caches: Any, prompt_id: str, nodes: Collection[str]
-    ) -> Iterable[Value]: ...
-
-    def serve(self, get: Callable[[str], Found | None] | None) -> None: ...
-
-
 class Finished:
     """Keeps outputs in the folder that `folder_of` returns for a prompt; None: no folder.
 
     Who provides the folder deletes it. At most `limit_bytes` for each prompt, and half of the disk.
+    `host`: headroom/host/finished.py.
     """
 
     def __init__(
-        self, host: Providers, registry: Registry, folder_of: Callable[[str], Path | None],
+        self, host: Any, registry: Registry, folder_of: Callable[[str], Path | None],
         limit_bytes: int,
     ) -> None:
         self._host = host

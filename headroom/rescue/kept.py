@@ -1,7 +1,6 @@
 """What is remembered of the prompt that runs, and of prompts that ran out of memory."""
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -11,10 +10,9 @@ from ..guard.errors import out_of_memory_behind
 from ..host.adapter import guard_host
 from ..measure.journal import OomAttempt, executing_node
 from ..models.loaded import LoadedModel
+from ..record.newest import Newest
 from .failed_prompt import FailedPrompt, SeenError
-from .setup import Host, RerunSetup
-
-MAX_KEPT = 50  # as many as run records
+from .setup import RerunSetup
 
 
 @dataclass
@@ -29,7 +27,7 @@ class Running:
     is_decided: threading.Event = field(default_factory=threading.Event)
 
     def fails(
-        self, error: BaseException, host: Host, models: Callable[[], list[LoadedModel]]
+        self, error: BaseException, host: Any, models: Callable[[], list[LoadedModel]]
     ) -> None:
         """ComfyUI handles an error: note what holds the memory before everything is unloaded."""
         cause = out_of_memory_behind(error)
@@ -80,14 +78,13 @@ class Book:
     """The last prompts that ran out of memory, and which prompt repeats which."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
-        self._first_of: OrderedDict[str, str] = OrderedDict()
+        self._kept: Newest[str, Kept] = Newest()
+        self._first_of: Newest[str, Kept] = Newest()
         self._lock = threading.Lock()
 
     def keep(self, kept: Kept) -> Kept:
         with self._lock:
             self._kept[kept.failure.prompt_id] = kept
-            _forget_oldest(self._kept)
         return kept
 
     def get(self, prompt_id: str) -> Kept | None:
@@ -96,33 +93,22 @@ class Book:
     def link(self, first: Kept, second_id: str) -> None:
         """The prompt of this id is the rerun of `first`."""
         with self._lock:
-            self._first_of[second_id] = first.failure.prompt_id
-            _forget_oldest(self._first_of)
+            self._first_of[second_id] = first
             first.rescued_as = second_id
 
-    def first_id(self, prompt_id: str) -> str | None:
+    def first(self, prompt_id: str) -> Kept | None:
         """Return the first run that a prompt repeats; None if it is no rerun."""
         return self._first_of.get(prompt_id)
-
-    def first(self, prompt_id: str) -> Kept | None:
-        """Return what is kept about the run that a rerun repeats."""
-        first_id = self.first_id(prompt_id)
-        return None if first_id is None else self.get(first_id)
 
     def facts(self, prompt_id: str) -> dict[str, Any]:
         """Return what the record of a run shows about its first run and its rerun."""
         with self._lock:
-            kept = self._kept.get(prompt_id)
-            first_id = self._first_of.get(prompt_id)
+            kept, first = self._kept.get(prompt_id), self._first_of.get(prompt_id)
             rescued_as = kept.rescued_as if kept is not None else None
         failure = None
         if kept is not None:
-            may = first_id is None and rescued_as is None
+            may = first is None and rescued_as is None
             failure = {**kept.failure.as_json(), "can_rescue": may, "text": kept.text,
                        "said": said_json(kept.text)}
-        return {"rescued_as": rescued_as, "rescued_from": first_id, "failure": failure}
-
-
-def _forget_oldest(kept: OrderedDict[str, Any]) -> None:
-    while len(kept) > MAX_KEPT:
-        kept.popitem(last=False)
+        return {"rescued_as": rescued_as, "failure": failure,
+                "rescued_from": None if first is None else first.failure.prompt_id}

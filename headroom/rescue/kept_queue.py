@@ -17,10 +17,10 @@ from ..base.refusals import Refused
 from ..base.said import said_json
 from ..measure.snapshot import rss_bytes
 from ..record.ticker import Ticker
-from .left_queue_words import nothing_left, sentence_about
 from .left_queues import STARTING_SECONDS, LeftQueue, left_queues, one_at_a_time
 from .queue_file import DatabaseError, KeptPrompt, QueueFile, Sample, new_file
 from .settings import Queue, own_part
+from .words import nothing_left, sentence_about
 
 log = logging.getLogger("headroom")
 

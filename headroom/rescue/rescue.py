@@ -18,7 +18,7 @@ from .failed_prompt import FailedPrompt, SeenError, executed, failure_of, row_of
 from .finished import Finished
 from .kept import Book, Kept, Rerun, Running
 from .settings import own_part, rescue_of
-from .setup import Host, RerunSetup, setup_of
+from .setup import RerunSetup, setup_of
 
 log = logging.getLogger("headroom")
 
@@ -34,7 +34,7 @@ class Rescue:
     """
 
     def __init__(
-        self, host: Host, registry: Registry, purge: Callable[[bool], None],
+        self, host: Any, registry: Registry, purge: Callable[[bool], None],
         models: Callable[[], list[LoadedModel]], finished: Finished | None = None,
     ) -> None:
         self._host = host
@@ -139,9 +139,8 @@ class Rescue:
         with self._deciding:
             self.prompt_is_over(prompt_id)
             kept = self._book.get(prompt_id) or self._from_history(prompt_id)
-            first_id = self._book.first_id(prompt_id)
-            if first_id is not None:
-                raise Refused(words.is_rerun(prompt_id, first_id))
+            if (first := self._book.first(prompt_id)) is not None:
+                raise Refused(words.is_rerun(prompt_id, first.failure.prompt_id))
             if kept.has_run_again or not kept.is_queued.is_set() or (
                     self._host.is_known(kept.rescued_as or "")):
                 raise Refused(words.was_run_again(prompt_id, kept.rescued_as))
@@ -176,9 +175,8 @@ class Rescue:
         kept = self._book.keep(
             Kept(failure, words.what_failed(failure), running.sensitive, running.caches)
         )
-        if self._book.first_id(failure.prompt_id) is not None:
-            first = self._book.first(failure.prompt_id)
-            kept.text = words.failed_twice(failure, first.failure) if first else kept.text
+        if (first := self._book.first(failure.prompt_id)) is not None:
+            kept.text = words.failed_twice(failure, first.failure)
             self._tell(kept)
             return None
         wish = rescue_of(failure.extra_data, os.environ)

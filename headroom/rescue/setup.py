@@ -1,40 +1,17 @@
-"""How a prompt will run again: with which guards, for which outputs, and which nodes run."""
+"""How a prompt will run again: with which guards, for which outputs, and which nodes run.
+
+`host` in this folder is headroom/host/queue.py.
+"""
 
 import copy
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from ..base.graph import Graph, Prompt
+from ..base.graph import Graph
 from ..base.guards import Guarded, guarded
 from ..base.node_types import Registry
 from ..host.types import Cached
 from .failed_prompt import FailedPrompt
 from .what_runs import WhatRuns, probably_cached, unfinished, what_runs
-
-
-class Host(Protocol):
-    """ComfyUI's queue, as in headroom/host/queue.py."""
-
-    def running_item(self) -> tuple[Any, ...] | None: ...
-    def history_entry(self, prompt_id: str) -> dict[str, Any] | None: ...
-    def is_known(self, prompt_id: str) -> bool: ...
-
-    def validated(
-        self, prompt_id: str, prompt: Mapping[str, Any], outputs: list[str]
-    ) -> list[str]: ...
-    def put_first(
-        self, after: float, prompt_id: str, prompt: Mapping[str, Any],
-        extra_data: Mapping[str, Any], outputs: list[str], sensitive: Mapping[str, Any],
-    ) -> None: ...
-
-    def interrupt_is_asked(self) -> bool: ...
-    def keeps_no_results(self) -> bool: ...
-    def node_of(self, error: BaseException) -> str | None: ...
-    def caches_of(self, error: BaseException) -> Any: ...
-    def cached_now(self, caches: Any, prompt_id: str, prompt: Prompt) -> Cached | None: ...
-    def change_marks(self, prompt_id: str) -> Mapping[str, Any]: ...
-    def shown_nodes(self, prompt_id: str, node_ids: Iterable[str]) -> Mapping[str, str]: ...
-    def send_event(self, event: str, data: dict[str, Any], client_id: str | None) -> None: ...
 
 
 class RerunSetup(NamedTuple):
@@ -44,10 +21,10 @@ class RerunSetup(NamedTuple):
     cached: frozenset[str]
 
 
-def setup_of(failure: FailedPrompt, caches: Any, host: Host, registry: Registry) -> RerunSetup:
+def setup_of(failure: FailedPrompt, caches: Any, host: Any, registry: Registry) -> RerunSetup:
     """Return the prompt with guards, except where a guard would cost a node its cached result."""
     graph = Graph(copy.deepcopy(failure.prompt), registry)  # ComfyUI changes what it runs
-    seen = host.cached_now(caches, failure.prompt_id, graph.nodes)
+    seen: Cached | None = host.cached_now(caches, failure.prompt_id, graph.nodes)
     cached = probably_cached(failure, graph) if seen is None else seen.nodes - failure.wrong
     # A guard before the failed node changes the cache key of all nodes after it, also in the first
     # turns of a loop, whose nodes had finished.
