@@ -28,9 +28,7 @@ def about_strain(
     return [one.as_json(text_of(one)) for one in found]
 
 
-def _spilled(
-    records: list[NodeRecord], has_flag: Callable[[str], bool]
-) -> Iterator[Finding]:
+def _spilled(records: list[NodeRecord], has_flag: Callable[[str], bool]) -> Iterator[Finding]:
     most = max(records, key=lambda record: record.spilled_bytes, default=None)
     flag = next(filter(has_flag, LEAVES_VRAM), None)
     if most is not None and most.spilled_bytes >= LEAST_SPILL and flag is not None:

@@ -158,9 +158,7 @@ class Advisor:
         return findings
 
 
-def _with_measured(
-    finding: Finding, followed: Sequence[Finding], saved: int, run: str
-) -> Finding:
+def _with_measured(finding: Finding, followed: Sequence[Finding], saved: int, run: str) -> Finding:
     if finding not in followed or not _is_of_peak(finding):
         return finding
     together = [other.id for other in followed if other is not finding and _is_of_peak(other)]

@@ -213,9 +213,7 @@ def _about(size: Size) -> Said:
                 pictures=size.pictures, **values)
 
 
-def _verdict(
-    low: int, high: int, room: int | None, failed: bool, known: bool
-) -> tuple[str, Said]:
+def _verdict(low: int, high: int, room: int | None, failed: bool, known: bool) -> tuple[str, Said]:
     """`known`: every model in use is counted; if not, more than `high` may be needed."""
     needs = {"low_mib": low / MIB, "high_mib": high / MIB}
     if room is None:

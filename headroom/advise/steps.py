@@ -56,9 +56,7 @@ def wire_of(case: Case, model_id: str) -> Source | None:
     return None
 
 
-def entry_wire(
-    case: Case, node_id: str, behind: str | None, within: Loops
-) -> Source | None:
+def entry_wire(case: Case, node_id: str, behind: str | None, within: Loops) -> Source | None:
     """Return the wire into a node on which to make it wait: one that comes from `behind` it.
 
     Else the one whose source ran last. Data comes before models: a wire with a model is ready as

@@ -82,9 +82,7 @@ class MemoryNow:
         return self._held
 
 
-def memory_answer(
-    memory: Snapshot, models: list[LoadedModel], busy: bool
-) -> dict[str, Any]:
+def memory_answer(memory: Snapshot, models: list[LoadedModel], busy: bool) -> dict[str, Any]:
     """Return the answer of GET /headroom/memory."""
     return {
         "busy": busy,

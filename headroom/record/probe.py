@@ -91,9 +91,7 @@ class Probe:
         found = self._reading.call(self._read, at, begins_again, strain)
         return found or Reading(at, None, tuple(Use() for _ in self._devices))
 
-    def _read(
-        self, at: float, begins_again: bool, strain: Callable[[], Strain | None]
-    ) -> Reading:
+    def _read(self, at: float, begins_again: bool, strain: Callable[[], Strain | None]) -> Reading:
         uses = tuple(_use(device, begins_again) for device in self._devices)
         return Reading(at, rss_bytes(), uses, strain=strain())
 

@@ -44,9 +44,7 @@ def _empty(free_ram: bool) -> None:
             note(Action(None, None, step.action, None, step.text))
 
 
-def _finished(
-    registry: HostRegistry, outputs_of: Callable[[str], Path | None]
-) -> Finished | None:
+def _finished(registry: HostRegistry, outputs_of: Callable[[str], Path | None]) -> Finished | None:
     limit = limit_bytes(os.environ)
     if limit == 0 or not has_cache_providers():
         return None

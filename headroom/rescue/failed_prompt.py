@@ -8,19 +8,9 @@ from ..base.device import in_mib
 from ..base.error_table import Row, Where, first_line, row_of
 from ..base.graph import Graph
 from ..base.prompt_node import title_given
-from ..base.said import Said
 from ..guard.errors import requested_bytes, where_of, where_of_text
 from ..host.history import messages_of
 from ..models.loaded import LoadedModel
-
-
-class ModelOnDevice(NamedTuple):
-    """A model that was loaded when memory ran out."""
-
-    kind: Said
-    class_name: str
-    file: str | None  # None if ComfyUI does not remember it
-    loaded_bytes: int
 
 
 class SeenError(NamedTuple):
@@ -30,7 +20,7 @@ class SeenError(NamedTuple):
     where: Where
     kind: str
     text: str
-    held: tuple[ModelOnDevice, ...]
+    held: tuple[LoadedModel, ...]
     told_as: tuple[str, str] | None = None  # type and text of the error that the node raised
     is_stop: bool = False  # no error: the prompt was interrupted before RAM ran out
     shown: str | None = None  # the node on the canvas, if a loop made `node_id` from it
@@ -44,11 +34,8 @@ class SeenError(NamedTuple):
     def of(
         cls, error: BaseException, node_id: str | None, models: list[LoadedModel]
     ) -> "SeenError":
-        held = [
-            ModelOnDevice(model.kind, model.class_name, model.file, model.loaded_bytes)
-            for model in models if model.loaded_bytes > 0
-        ]
-        held.sort(key=lambda model: -model.loaded_bytes)
+        held = sorted((model for model in models if model.loaded_bytes > 0),
+                      key=lambda model: -model.loaded_bytes)
         kind = type(error).__name__
         return cls(node_id, where_of(error) or "device", kind, str(error), tuple(held))
 
@@ -80,7 +67,7 @@ class FailedPrompt:
     error: str  # its first line, with its type
     row: Row | None  # what is known of such errors
     asked_bytes: int | None
-    held: tuple[ModelOnDevice, ...]
+    held: tuple[LoadedModel, ...]
     finished: frozenset[str]
     wrong: frozenset[str] = frozenset()  # finished, but without a part of their work
     marks: Mapping[str, Any] = field(default_factory=dict)  # each node's own mark of change
@@ -129,7 +116,9 @@ def failure_of(
         return None
     number, prompt_id, prompt, extra_data, outputs = entry["prompt"][:5]
     cached = frozenset(map(str, messages.get("execution_cached", {}).get("nodes") or []))
-    wrong = tainted(Graph(prompt), [_own_node(prompt, node_id) for node_id in left_out], cached)
+    # A node from expansion belongs to the one whose id is before the dot.
+    own = [one if one in prompt else one.partition(".")[0] for one in left_out]
+    wrong = tainted(Graph(prompt), own, cached)
     found = _raised(error, heard, prompt)
     if found is None:
         return None
@@ -185,14 +174,7 @@ def _raised(
     }
 
 
-def _own_node(prompt: Mapping[str, Any], node_id: str) -> str:
-    """Return the node of the prompt to which a node from expansion belongs."""
-    return node_id if node_id in prompt else node_id.partition(".")[0]
-
-
-def tainted(
-    graph: Graph, left_out: Collection[str], cached: frozenset[str]
-) -> frozenset[str]:
+def tainted(graph: Graph, left_out: Collection[str], cached: frozenset[str]) -> frozenset[str]:
     """Return the nodes with wrong results: where a part was left out, and those that follow.
 
     Weights without their LoRA stay loaded, so other nodes with the same model are wrong too.

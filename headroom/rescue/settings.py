@@ -38,9 +38,7 @@ def rescue_of(extra_data: Any, environment: Mapping[str, str]) -> Rescue:
     return word  # type: ignore[return-value]
 
 
-def guards_all(
-    extra_data: Any, environment: Mapping[str, str], browser: Mapping[str, Any]
-) -> bool:
+def guards_all(extra_data: Any, environment: Mapping[str, str], browser: Mapping[str, Any]) -> bool:
     """Return whether all wires of a prompt get guards before ComfyUI validates it."""
     asked = _flag(extra_data, "guard")
     if asked is not None:

@@ -1,17 +1,35 @@
 """How a prompt will run again: with which guards, for which outputs, and which nodes run.
 
-`host` in this folder is headroom/host/queue.py.
+All of it is known before it is queued. `host` in this folder is headroom/host/queue.py.
 """
 
 import copy
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..base.graph import Graph
 from ..base.guards import Guarded, guarded
+from ..base.loops import keeps_iterations, nodes_that_change_turns
 from ..base.node_types import Registry
 from ..host.types import Cached
 from .failed_prompt import FailedPrompt
-from .what_runs import WhatRuns, probably_cached, unfinished, what_runs
+
+SEEDS = ("seed", "noise_seed")
+
+
+@dataclass(frozen=True)
+class WhatRuns:
+    """Node ids. `again`: finished nodes that will run once more. `differing`: those of them whose
+    result may be different. `is_known`: ComfyUI's cache could be read; else `again` has only those
+    that the cache never keeps. `turns`: nodes in loops of which finished turns are in the cache.
+    """
+
+    again: tuple[str, ...]
+    differing: tuple[str, ...]
+    is_everything: bool
+    is_known: bool
+    turns: frozenset[str] = frozenset()
 
 
 class RerunSetup(NamedTuple):
@@ -39,3 +57,77 @@ def setup_of(failure: FailedPrompt, caches: Any, host: Any, registry: Registry) 
     marks = None if seen is None else seen.marks
     runs = what_runs(failure, Graph(found.prompt, registry), wanted, cached, marks)
     return RerunSetup(found, wanted, runs, cached)
+
+
+def unfinished(graph: Graph, failed: str, cached: Collection[str]) -> set[str]:
+    """Return the nodes whose inputs may change: the failed one, and those that are not cached.
+
+    The inputs of a cached node must not change, or its cache key would change. For example a lazy
+    switch has finished without the branch that it did not take.
+    """
+    return (set(graph.nodes) - set(graph.above(*cached))) | ({failed} & set(graph.nodes))
+
+
+def probably_cached(failure: FailedPrompt, graph: Graph) -> frozenset[str]:
+    """Return what ComfyUI should have in its cache: finished nodes whose results it keeps.
+
+    It never keeps a node whose change mark is NaN, nor any node after that.
+    """
+    never = [node_id for node_id, mark in failure.marks.items() if not is_same_mark(mark, mark)]
+    return failure.finished - graph.below(*never)
+
+
+def what_runs(
+    failure: FailedPrompt, graph: Graph, outputs: Sequence[str], cached: Collection[str],
+    marks: Mapping[str, Any] | None,
+) -> WhatRuns:
+    """Return which nodes of `graph`, the prompt of `failure` with guards, run to make `outputs`.
+
+    `cached` nodes come from the cache, so what is above them does not run. `marks`: the change
+    marks as they are now; None if they could not be read.
+    """
+    runs = _needed(graph, outputs, cached)
+    turns = frozenset(one for one in failure.looped & runs if _turns_are_kept(failure, graph, one))
+    again = [node_id for node_id, _ in failure.prompt.items()
+             if node_id in runs & (failure.finished | (failure.looped - turns))]
+    differing = [node_id for node_id in again if _may_differ(failure, node_id, marks)]
+    is_everything = bool(again) and not cached
+    return WhatRuns(tuple(again), tuple(differing), is_everything, marks is not None,
+                    turns)
+
+
+def _needed(graph: Graph, outputs: Sequence[str], cached: Collection[str]) -> set[str]:
+    """Return the outputs and all nodes above them, up to nodes that are in the cache."""
+    found: set[str] = set()
+    pending = list(outputs)
+    while pending:
+        node_id = pending.pop()
+        if node_id in graph.nodes and node_id not in cached and node_id not in found:
+            found.add(node_id)
+            pending += [wire.giver for wire in graph.wires(node_id)]
+    return found
+
+
+def _turns_are_kept(failure: FailedPrompt, graph: Graph, node_id: str) -> bool:
+    """Whether a node's result in a loop stays valid: no node in the loop or above has changed."""
+    return keeps_iterations(graph, node_id) and all(
+        one in failure.prompt and failure.prompt[one]["inputs"] == graph.nodes[one]["inputs"]
+        for one in nodes_that_change_turns(graph, node_id))
+
+
+def _may_differ(failure: FailedPrompt, node_id: str, marks: Mapping[str, Any] | None) -> bool:
+    """Whether a node says that it changes: its change mark is different now, or its seed is < 0."""
+    before = failure.marks.get(node_id)
+    now = before if marks is None else marks.get(node_id)
+    inputs = failure.prompt[node_id]["inputs"]
+    seeds = [inputs.get(name) for name in SEEDS]
+    return not is_same_mark(before, now) or any(
+        isinstance(seed, (int, float)) and seed < 0 for seed in seeds
+    )
+
+
+def is_same_mark(one: Any, other: Any) -> bool:
+    """Return whether a node's change mark is the same as before; NaN never is."""
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(is_same_mark, one, other))
+    return bool(one == other)

@@ -9,9 +9,9 @@ from ..base.graph import Wire
 from ..base.prompt_node import title_given
 from ..base.said import Said, joined, said
 from ..host.adapter import has_flag
-from .failed_prompt import FailedPrompt, ModelOnDevice
+from .failed_prompt import FailedPrompt
 from .queue_file import KeptPrompt, Sample
-from .what_runs import WhatRuns
+from .setup import WhatRuns
 
 MODELS_NAMED = NODES_NAMED = 3
 PLAIN_ROWS = ("device", "ram")  # of the table of errors: they say which memory ran out, no more
@@ -23,8 +23,10 @@ def what_failed(failure: FailedPrompt) -> Said:
         return said("{title} (node {node_id}) was stopped before RAM ran out.",
                     title=failure.title, node_id=failure.node_id)
     memory = said("RAM" if failure.where == "RAM" else "GPU memory")
+    asked = "" if failure.asked_bytes is None else said(
+        " asking for {asked_mib}", asked_mib=failure.asked_bytes / MIB)
     return said("{title} (node {node_id}) ran out of {memory}{asked}{held}.", title=failure.title,
-                node_id=failure.node_id, memory=memory, asked=_asked(failure), held=_held(failure))
+                node_id=failure.node_id, memory=memory, asked=asked, held=_held(failure))
 
 
 def runs_again(failure: FailedPrompt, runs: WhatRuns, is_offer: bool = False) -> str:
@@ -58,7 +60,9 @@ def _also(failure: FailedPrompt, runs: WhatRuns) -> list[Said]:
 
 
 def _nodes(failure: FailedPrompt, node_ids: Sequence[str]) -> str:
-    return _some([_named(failure, node_id) for node_id in node_ids[:NODES_NAMED]], len(node_ids))
+    named = [said("{title} (node {node_id})", title=title_of(failure.prompt, node_id),
+                  node_id=node_id) for node_id in node_ids[:NODES_NAMED]]
+    return _some(named, len(node_ids))
 
 
 def _some(named: Sequence[str], count: int) -> str:
@@ -69,13 +73,7 @@ def _some(named: Sequence[str], count: int) -> str:
     return said("{names} and {count} more", names=names, count=count - len(named))
 
 
-def _named(failure: FailedPrompt, node_id: str) -> Said:
-    return said("{title} (node {node_id})", title=title_of(failure.prompt, node_id),
-                node_id=node_id)
-
-
 def cannot_run_again(failure: FailedPrompt, why: str) -> str:
-    """Return that there is no rerun, and why."""
     cannot = said("It cannot run again: {why}", why=why)
     return joined(" ", [what_failed(failure), cannot, *_what_helps(failure.row)])
 
@@ -88,25 +86,21 @@ def _what_helps(row: Row | None, is_guarded: bool = False) -> list[Said]:
 
 
 def refused_by_host(why: str) -> Said:
-    """Return that ComfyUI refuses a prompt, and its reason."""
     return said("ComfyUI refuses the prompt: {why}", why=why)
 
 
 def is_rerun(prompt_id: str, first_id: str) -> Said:
-    """Return that a prompt cannot have a rerun because it is one."""
     return said(
         "Prompt {prompt_id} was itself the rerun of prompt {first_id}: a prompt is run again once.",
         prompt_id=prompt_id, first_id=first_id)
 
 
 def was_run_again(prompt_id: str, new_id: str | None) -> Said:
-    """Return that a prompt had its rerun already."""
     return said("Prompt {prompt_id} was run again already, as prompt {new_id}.",
                 prompt_id=prompt_id, new_id=str(new_id))
 
 
 def is_unknown(prompt_id: str) -> Said:
-    """Return that there is no such prompt."""
     return said("No prompt {prompt_id} is known: it is not in ComfyUI's history.",
                 prompt_id=prompt_id)
 
@@ -132,33 +126,19 @@ def not_guarded(left: Sequence[Wire]) -> str:
     """Return which wires could not be guarded; empty if all could."""
     if not left:
         return ""
-    wires = joined(", ", [_wire(wire) for wire in left])
-    return said("Not guarded: what comes through {wires}.", wires=wires)
-
-
-def _wire(wire: Wire) -> Said:
-    return said("`{input}` ({type}) of node {node_id}", input=wire.input, type=wire.given,
-                node_id=wire.taker)
-
-
-def _asked(failure: FailedPrompt) -> str:
-    asked = failure.asked_bytes
-    if asked is None:
-        return ""
-    return said(" asking for {asked_mib}", asked_mib=asked / MIB)
+    wires = [said("`{input}` ({type}) of node {node_id}", input=wire.input, type=wire.given,
+                  node_id=wire.taker) for wire in left]
+    return said("Not guarded: what comes through {wires}.", wires=joined(", ", wires))
 
 
 def _held(failure: FailedPrompt) -> str:
-    named = failure.held[:MODELS_NAMED]
-    if not named:
+    if not failure.held:
         return ""
+    named = [said("{name} ({kind}) {loaded_mib}", name=model.file or model.class_name,
+                  kind=model.kind, loaded_mib=model.loaded_bytes / MIB)
+             for model in failure.held[:MODELS_NAMED]]
     return said(" while these models were loaded: {models}",
-                models=_some([_model(one) for one in named], len(failure.held)))
-
-
-def _model(held: ModelOnDevice) -> Said:
-    return said("{name} ({kind}) {loaded_mib}", name=held.file or held.class_name, kind=held.kind,
-                loaded_mib=held.loaded_bytes / MIB)
+                models=_some(named, len(failure.held)))
 
 
 def sentence_about(ran: KeptPrompt | None, samples: Sequence[Sample], waiting: int) -> str:
@@ -209,6 +189,5 @@ def title_of(prompt: Mapping[str, Any], node_id: str) -> str:
 
 
 def nothing_left() -> Said:
-    """Return that there is nothing to queue again."""
     return said("There are no prompts of an earlier server, or somebody has decided about them "
                 "already.")

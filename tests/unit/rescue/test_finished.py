@@ -11,8 +11,7 @@ from headroom.base.node_types import NodeType
 from headroom.rescue import finished as module
 from headroom.rescue.finished import DEFAULT_LIMIT_MIB, LIMIT_VARIABLE, Finished, limit_bytes
 from headroom.rescue.kept_queue import KeptQueue
-from headroom.rescue.setup import RerunSetup
-from headroom.rescue.what_runs import WhatRuns
+from headroom.rescue.setup import RerunSetup, WhatRuns
 
 PROMPT = WithGuards({
     "load": {"class_type": "Load", "inputs": {"file": "model.safetensors"}},

@@ -3,7 +3,7 @@
 from support.guard_prompts import node, picture
 
 from headroom.base.graph import Graph
-from headroom.rescue.what_runs import unfinished
+from headroom.rescue.setup import unfinished
 
 
 def test_the_failed_node_and_what_had_not_run_may_change():
