@@ -12,8 +12,8 @@ from ..base.device import MIB, in_mib
 from ..base.graph import Graph
 from ..record.run import Run
 from .case import Case
-from .finding import Finding, Kind, Saves
-from .words import amounts, short_text, text_of
+from .finding import Finding, Saves
+from .words import amounts, short_text
 
 NEARLY_FULL = 0.9
 LEAST_SWAPPED = 256 * MIB
@@ -56,10 +56,10 @@ def about_ram(
              *_flags(run, server, peak)]
     found = (Finding(kind, Saves(0, 0), {**values, **more}, measured, node_ids, cost="seconds")
              for kind, more, node_ids in parts)
-    return [one.as_json(text_of(one)) for one in found]
+    return [one.as_json() for one in found]
 
 
-Part = tuple[Kind, dict[str, Any], tuple[str, ...]]
+Part = tuple[str, dict[str, Any], tuple[str, ...]]
 
 
 def _is_near(run: Run, server: Server) -> bool:

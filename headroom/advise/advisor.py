@@ -17,9 +17,8 @@ from ..record.newest import NO_RECORD, Newest
 from ..record.recorder import Recorder
 from ..record.run import Run
 from . import surroundings
-from .about_error import about_error
 from .about_ram import Server, about_ram
-from .about_strain import about_strain
+from .about_run import about_error, about_strain
 from .advise import advise, advise_into
 from .applied import applied
 from .case import Case, Surroundings
@@ -28,7 +27,7 @@ from .finding import Finding, Saves
 from .fits import fits
 from .from_run import case_of
 from .slower import Slower, same_nodes
-from .words import lines_of, text_of
+from .words import lines_of
 
 log = logging.getLogger("headroom")
 # How far a prediction may be off. For tensors of 1 to 10 MiB torch's allocator asks the driver for
@@ -131,7 +130,7 @@ class Advisor:
             low, high = finding.saves
             wide = Saves(max(low - PIECE, 0), min(high + PIECE, case.peak_bytes))
             finding = replace(finding, saves=wide)
-        return finding.as_json(text_of(finding))
+        return finding.as_json()
 
     def _case(self, prompt_id: str, around: Surroundings) -> Case | None:
         prompt = self._prompt(prompt_id)

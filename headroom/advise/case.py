@@ -33,7 +33,6 @@ Gone = Mapping[tuple[str, str], Bounds]
 class Step:
     """One node that ran: its peak on the fullest device, and the models that were there.
 
-    `kept_bytes`: the growth of tensors outside of models between its begin and its end.
     `spare_bytes`: what torch's allocator had reserved at its end without a tensor in it.
     """
 
@@ -45,7 +44,6 @@ class Step:
     peak: Peak
     held: Mapping[str, Bounds]
     grew: frozenset[str]
-    kept_bytes: int = 0
     spare_bytes: int = 0
 
     @property

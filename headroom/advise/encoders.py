@@ -5,7 +5,7 @@ If a node encodes in another way, an Offload Model follows it instead.
 
 from collections.abc import Iterator
 
-from .case import Bounds, Case, Gone, Step, together
+from .case import Case, Step
 from .finding import Json
 from .option import Option, named, option
 from .steps import OFFLOAD, encode_instead, insert
@@ -14,39 +14,18 @@ CORE_ENCODE = "CLIPTextEncode"
 
 
 def options(case: Case, step: Step) -> Iterator[Option]:
-    """Yield a way to free each text encoder that is idle while `step` runs, and its results."""
+    """Yield a way to free each text encoder that is idle while `step` runs."""
     encoders = [m for m, facts in case.models.items() if facts.kind == "text encoder"]
     for model_id in encoders:
-        nodes = encoding_nodes(case, model_id)
+        nodes = [node_id for node_id in case.prompt if _encodes(case, node_id) and any(
+            ("CLIP", owner) in case.graph.uses(node_id) for owner in case.owners[model_id])]
         steps = [part for node in nodes for part in _edit(case, node)]
-        gone = together(_idle(case, model_id), _made(case, nodes))
+        gone = {(other.node_id, model_id): held for other in case.steps
+                if (held := case.idle(other).get(model_id)) is not None}
         if steps and any(node_id == step.node_id for node_id, _ in gone):
             plain = all(part["op"] == "replace" for part in steps)
             yield option("encode_to_cpu" if plain else "offload_after", step, steps, gone,
                          nodes, model=named(case, model_id))
-
-
-def _idle(case: Case, model_id: str) -> Gone:
-    return {(step.node_id, model_id): idle[model_id] for step in case.steps
-            if model_id in (idle := case.idle(step))}
-
-
-def _made(case: Case, nodes: list[str]) -> Gone:
-    """Return the bytes that encoding left on the GPU; afterwards they are in RAM."""
-    found, kept = {}, 0
-    for step in case.steps:
-        if kept:
-            found[step.node_id, "made"] = Bounds(kept // 2, kept)
-        if step.prompt_node in nodes and case.prompt[step.prompt_node]["class_type"] == CORE_ENCODE:
-            kept += step.kept_bytes
-    return found
-
-
-def encoding_nodes(case: Case, model_id: str) -> list[str]:
-    """Return the nodes that make a conditioning with a text encoder."""
-    owners = case.owners[model_id]
-    return [node_id for node_id in case.prompt if _encodes(case, node_id) and any(
-        ("CLIP", owner) in case.graph.uses(node_id) for owner in owners)]
 
 
 def _encodes(case: Case, node_id: str) -> bool:

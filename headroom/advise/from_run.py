@@ -35,37 +35,19 @@ def _step(record: NodeRecord, main: int, device: str, prompt: Prompt) -> Step | 
         return None
     before, after = _held(record.before, device), _held(record.after, device)
     info = record.info
-    use, first = _use(record.after, main), _use(record.before, main)
-    kept = (use.allocated_bytes or 0) - (first.allocated_bytes or 0)
-    grown = _torch_bytes(record.after, device) - _torch_bytes(record.before, device)
+    use = record.after.devices[main] if record.after and main < len(record.after.devices) else Use()
     spare = 0 if use.allocated_bytes is None else use.reserved_bytes - use.allocated_bytes
     return Step(
         info.node_id, info.node_id if info.node_id in prompt else info.display_node_id,
         info.class_type, info.title, record.status, peak,
-        {model_id: _bounds(before.get(model_id, 0), after.get(model_id, 0))
+        {model_id: Bounds(*sorted((before.get(model_id, 0), after.get(model_id, 0))))
          for model_id in {**before, **after}},
         frozenset(m for m, size in after.items() if size > before.get(m, 0)),
-        max(kept - grown, 0), max(spare, 0),
+        max(spare, 0),
     )
-
-
-def _bounds(before: int, after: int) -> Bounds:
-    return Bounds(min(before, after), max(before, after))
 
 
 def _held(reading: Reading | None, device: str) -> dict[str, int]:
     if reading is None:
         return {}
     return {held.model.id: held.bytes for held in reading.models if held.device == device}
-
-
-def _torch_bytes(reading: Reading | None, device: str) -> int:
-    """Return the bytes of the models in torch's allocator; dynamic pages are not in it."""
-    models = reading.models if reading is not None else ()
-    return sum(held.bytes for held in models
-               if held.device == device and not held.model.is_dynamic)
-
-
-def _use(reading: Reading | None, main: int) -> Use:
-    known = reading is not None and main < len(reading.devices)
-    return reading.devices[main] if known and reading is not None else Use()

@@ -7,7 +7,7 @@ from ..base.device import in_mib
 from ..base.said import joined, said
 from ..host.types import ModelFacts
 from .case import NOTHING, Case, Gone, Step, less_by_node
-from .finding import Cost, Finding, Json, Kind, Saves
+from .finding import Cost, Finding, Json, Saves
 from .words import amounts
 
 
@@ -23,7 +23,7 @@ class Option:
 
 
 def option(
-    kind: Kind, step: Step, steps: list[Json], gone: Gone,
+    kind: str, step: Step, steps: list[Json], gone: Gone,
     nodes: list[str], cost: Cost = "seconds", **values: Any,
 ) -> Option:
     """Return an option about what was on the device while `step` ran."""

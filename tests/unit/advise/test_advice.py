@@ -18,7 +18,6 @@ from support.advice import (
 from headroom.advise.advise import advise, advise_into
 from headroom.advise.edit import apply_edit
 from headroom.advise.fits import fits
-from headroom.advise.words import text_of
 from headroom.base.graph import Graph
 from headroom.base.guards import guarded
 
@@ -144,13 +143,13 @@ def test_a_prompt_that_ran_out_of_memory_comes_first_with_what_it_asked_for():
     steps = [*text_to_image()[:2], step("3", 1900, {"m1": (0, 1000)}, status="failed")]
     one = advise(case(steps, failure={"node_id": "3", "asked_mib": 512.0}))[0]
     assert one.kind == "oom_guard" and one.measured_on["asked_mib"] == 512
-    assert "512 MiB" in text_of(one)
+    assert "512 MiB" in one.text
 
 
 def test_another_process_is_named_with_what_it_holds():
     one = found(others={"python (77)": 900.0, "xorg (1)": 40.0})["other_process"]
     assert one.edit is None and saves(one) == (0, 900)
-    assert "python (77) holds 900 MiB" in text_of(one)
+    assert "python (77) holds 900 MiB" in one.text
     assert "other_process" not in kinds(others={"xorg (1)": 40.0})
 
 
@@ -159,7 +158,7 @@ def test_one_setting_is_named_with_its_source_where_memory_lies_in_pieces():
     native = {"backend": "native", "expandable": False, "can_expand": True}
     tight = found(steps, total_mib=2000, allocator=native)
     assert {"expandable_segments", "gc_threshold"} & set(tight) == {"expandable_segments"}
-    assert "pytorch.org" in text_of(tight["expandable_segments"])
+    assert "pytorch.org" in tight["expandable_segments"].text
     assert not {"expandable_segments", "gc_threshold"} & kinds(steps, allocator=native)
     on = {**native, "expandable": True}
     assert "expandable_segments" not in kinds(steps, total_mib=2000, allocator=on)
@@ -172,7 +171,7 @@ def test_a_flag_is_advised_only_where_comfyui_has_it():
     around = {"failure": {"class_type": "KSampler", "node_id": "3"}, "others": {"a (1)": 900.0}}
     for has, flag in (({"--reserve-vram"}, "--reserve-vram"),
                       ({"--reserve-vram", "--vram-headroom"}, "--vram-headroom")):
-        assert f"{flag} 1.4" in text_of(found(**around, has_flag=has.__contains__)["reserve"])
+        assert f"{flag} 1.4" in found(**around, has_flag=has.__contains__)["reserve"].text
     assert "reserve" not in kinds(**around)
 
 
@@ -198,7 +197,7 @@ def test_advice_about_models_left_after_the_run_comes_last():
 
 def test_every_finding_has_a_number_a_sentence_and_an_edit_that_fits_its_prompt():
     for one in advise(case(others={"a (1)": 500.0})):
-        data = one.as_json(text_of(one))
+        data = one.as_json()
         assert {"id", "text", "said", "saves_mib", "measured_on", "node_ids", "changes_picture",
                 "edit", "kind", "values", "cost", "measured_mib"} == set(data)
         assert data["saves_mib"][0] <= data["saves_mib"][1] and data["measured_on"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from support.advice import CLIP, PROMPT, UNET, Registry
 
-from headroom.advise.about_strain import about_strain
+from headroom.advise.about_run import about_strain
 from headroom.advise.advisor import Advisor
 from headroom.advise.applied import applied
 from headroom.advise.edit import apply_edit
