@@ -47,9 +47,11 @@ def about_ram(
     run: Run, server: Server, graph: Graph | None = None, case: Case | None = None
 ) -> list[dict[str, Any]]:
     """Return what held the RAM, and which flags of this ComfyUI and which nodes lower its peak."""
-    if not _is_near(run, server):
+    peak, before = run.peak_rss_bytes or 0, run.swapped_before
+    swapped = max((one.swapped_bytes for one in run.nodes.records.values()), default=0)
+    if run.ram_low is None and peak < NEARLY_FULL * server.limit_bytes and (
+            before is None or swapped - before < LEAST_SWAPPED):
         return []
-    peak = run.peak_rss_bytes or 0
     values = amounts(peak=peak, limit=server.limit_bytes)
     measured = {"peak_rss_mib": in_mib(peak), "limit_mib": in_mib(server.limit_bytes)}
     parts = [*_held(run), *_frames(run, graph, peak), *_models(run, case, peak),
@@ -59,15 +61,7 @@ def about_ram(
     return [one.as_json() for one in found]
 
 
-Part = tuple[str, dict[str, Any], tuple[str, ...]]
-
-
-def _is_near(run: Run, server: Server) -> bool:
-    before = run.swapped_before
-    swapped = max((one.swapped_bytes for one in run.nodes.records.values()), default=0)
-    return (run.ram_low is not None
-            or (run.peak_rss_bytes or 0) >= NEARLY_FULL * server.limit_bytes
-            or (before is not None and swapped - before >= LEAST_SWAPPED))
+Part = tuple[str, dict[str, Any], tuple[str, ...]]  # kind, values, nodes
 
 
 def _held(run: Run) -> Iterator[Part]:
@@ -137,7 +131,9 @@ def _flags(run: Run, server: Server, peak: int) -> Iterator[Part]:
     if server.pinned_bytes >= LEAST_PINNED * peak and server.has_flag("--disable-pinned-memory"):
         yield "ram_pinned", {"flag": "--disable-pinned-memory",
                              **amounts(pinned=server.pinned_bytes)}, ()
-    if _streams(run) and server.has_flag("--fast-disk") and not server.is_disk_default:
+    is_paged = any(held.model.is_dynamic for record in run.nodes.records.values()
+                   if record.after is not None for held in record.after.models)
+    if is_paged and server.has_flag("--fast-disk") and not server.is_disk_default:
         yield "ram_disk", {"flag": "--fast-disk"}, ()
     cached = 0 if run.ram_held is None else int(
         sum(one["mib"] for one in run.ram_held["cached"]) * MIB)
@@ -157,9 +153,3 @@ def _headroom_gib(run: Run, server: Server) -> int:
              for one in run.nodes.records.values() if one.before and one.after]
     wanted = max([0, *grown]) + HEADROOM * server.limit_bytes
     return math.ceil(max(wanted / MIB / 1024, 2 * server.kept_free_gib))
-
-
-def _streams(run: Run) -> bool:
-    """Whether a model's weights went to the GPU page by page."""
-    return any(held.model.is_dynamic for record in run.nodes.records.values()
-               if record.after is not None for held in record.after.models)

@@ -33,7 +33,7 @@ def advise_into(case: Case, target_bytes: int, off_bytes: int = 0) -> list[tuple
     steps = [(option.finding, after) for option, after in made]
     after = steps[-1][1] if steps else now
     if after.high + off_bytes > target_bytes:
-        for finding in guard.anywhere(case):
+        for finding in guard.findings(case, anywhere=True):
             less = Bounds(max(after.low - finding.saves.high, 0), after.high - finding.saves.low)
             steps.append((finding, less))
     return steps

@@ -15,7 +15,8 @@ def applied(before: Prompt, after: Prompt, findings: Sequence[Finding]) -> list[
 
     On the canvas new nodes get other ids than in a file, so nodes are counted by class.
     """
-    if not findings or not _is_same_work(before, after):
+    is_same_work = all(_is_same(node, after.get(node_id)) for node_id, node in before.items())
+    if not findings or not is_same_work:
         return []
     new = _ours(after) - _ours(before)
     if not new or _ours(before) - _ours(after):
@@ -56,16 +57,10 @@ def _ours(prompt: Prompt) -> Counter[str]:
     return Counter(name for name in classes if name.startswith(OURS))
 
 
-def _is_same_work(before: Prompt, after: Prompt) -> bool:
-    """Whether every node of the user's is there with its values; encode nodes may be ours now."""
-    for node_id, node in before.items():
-        other = after.get(node_id)
-        if other is None or not _is_same(node, other):
-            return False
-    return True
-
-
-def _is_same(node: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _is_same(node: Mapping[str, Any], other: Mapping[str, Any] | None) -> bool:
+    """Whether a node of the user's is there with its values; encode nodes may be ours now."""
+    if other is None:
+        return False
     kind, now = node.get("class_type"), str(other.get("class_type"))
     if kind != now and not now.startswith(OURS):
         return False

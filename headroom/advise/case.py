@@ -60,15 +60,11 @@ class Step:
     def held_bytes(self) -> int:
         return sum(held.high for held in self.held.values())
 
-    @cached_property
-    def _grown_bytes(self) -> int:
-        return sum(self.held[model_id].high for model_id in self.grew)
-
     def had_left(self, model_id: str) -> bool:
         """Whether a model left before the peak: it had no room there beside those that came."""
-        held = self.held[model_id]
-        return held.low < held.high and model_id not in self.grew and (
-            held.high + self._grown_bytes > self.at_most)
+        held, came = self.held[model_id], sum(self.held[other].high for other in self.grew)
+        return (held.low < held.high and model_id not in self.grew
+                and held.high + came > self.at_most)
 
 
 @dataclass(frozen=True)
@@ -119,10 +115,9 @@ class Case:
     @cached_property
     def owners(self) -> dict[str, frozenset[str]]:
         """By model: the loaders that it may come from; none for a kind without a known wire."""
-        return {model_id: self._owners(facts) for model_id, facts in self.models.items()}
-
-    def _owners(self, facts: ModelFacts) -> frozenset[str]:
-        return frozenset(twin for owner in self._loaders(facts) for twin in self._twins(owner))
+        return {model_id: frozenset(twin for owner in self._loaders(facts)
+                                    for twin in self._twins(owner))
+                for model_id, facts in self.models.items()}
 
     def _loaders(self, facts: ModelFacts) -> frozenset[str]:
         kind = TYPE_OF_KIND.get(facts.kind)
@@ -176,29 +171,25 @@ class Case:
 
     def next_use(self, model_id: str, after: int) -> int:
         """Return the number of the next step that uses a model; after the last, that of none."""
-        for index in range(after + 1, len(self.steps)):
-            if self.uses(self.steps[index], model_id):
-                return index
-        return len(self.steps)
-
-    @cached_property
-    def _order(self) -> dict[str, int]:
-        return {step.prompt_node: number for number, step in enumerate(self.steps)}
+        return next((index for index in range(after + 1, len(self.steps))
+                     if self.uses(self.steps[index], model_id)), len(self.steps))
 
     def last_run(self, node_id: str) -> int:
         """Return the last step in which a node of the prompt ran or began; -1: it did not run."""
-        return self._order.get(node_id, -1)
+        return max((number for number, step in enumerate(self.steps)
+                    if step.prompt_node == node_id), default=-1)
+
+    def after(self, gone: Gone) -> Bounds:
+        """Return the peak to expect if nodes have so much less on the device."""
+        less = less_by_node(gone)
+        low = [step.peak.at_least - less.get(step.node_id, NOTHING).high for step in self.steps]
+        high = [step.at_most - less.get(step.node_id, NOTHING).low for step in self.steps]
+        return Bounds(max([0, *low]), max([0, *high]))
 
     def saved(self, gone: Gone) -> Saves:
-        """Return how much lower the peak is if nodes have so much less on the device."""
-        lows, highs = [0], [0]
-        by_node = less_by_node(gone)
-        for step in self.steps:
-            less = by_node.get(step.node_id, NOTHING)
-            lows.append(step.peak.at_least - less.high)
-            highs.append(max(step.at_most - less.low, 0))
-        peak = self.peak_bytes
-        return Saves(max(peak - max(highs), 0), max(peak - max(lows), 0))
+        """Return how much lower the peak is then."""
+        after, peak = self.after(gone), self.peak_bytes
+        return Saves(max(peak - after.high, 0), max(peak - after.low, 0))
 
 
 def together(*parts: Gone) -> dict[tuple[str, str], Bounds]:

@@ -21,8 +21,7 @@ WAYS: tuple[Callable[[Case, Step], Iterator[Option]], ...] = (
 
 def options(case: Case) -> list[Option]:
     """Return what to change about the models of a run, in the order of the choice."""
-    chosen = _chosen(case, 0)
-    return [replace(one, finding=one.saving(_saves(case, one, chosen))) for one in chosen]
+    return [option for option, _ in until(case, 0)]
 
 
 def until(case: Case, target_bytes: int) -> list[tuple[Option, Bounds]]:
@@ -32,35 +31,26 @@ def until(case: Case, target_bytes: int) -> list[tuple[Option, Bounds]]:
     picture come first.
     """
     chosen = _chosen(case, target_bytes)
-    after = [expected(case, chosen[: index + 1]) for index in range(len(chosen))]
-    saving = [replace(one, finding=one.saving(_saves(case, one, chosen))) for one in chosen]
-    return list(zip(saving, after, strict=True))
+    return [(replace(one, finding=replace(one.finding, saves=_saves(case, one, chosen))),
+             expected(case, chosen[:number])) for number, one in enumerate(chosen, 1)]
 
 
 def expected(case: Case, chosen: Sequence[Option]) -> Bounds:
     """Return the peak to expect with all of these options."""
-    less = less_by_node(together(*(one.gone for one in chosen)))
-    low = [step.peak.at_least - less.get(step.node_id, NOTHING).high for step in case.steps]
-    high = [step.at_most - less.get(step.node_id, NOTHING).low for step in case.steps]
-    return Bounds(max([0, *low]), max([0, *high]))
+    return case.after(together(*(one.gone for one in chosen)))
 
 
 def _chosen(case: Case, target_bytes: int) -> list[Option]:
     chosen: list[Option] = []
-    while len(chosen) < MOST and expected(case, chosen).high > target_bytes:
-        top = _top(case, together(*(one.gone for one in chosen)))
-        found = None if top is None else _best(case, top, chosen)
+    while case.steps and len(chosen) < MOST and expected(case, chosen).high > target_bytes:
+        less = less_by_node(together(*(one.gone for one in chosen)))
+        top = max(case.steps, key=lambda step: (
+            step.peak.at_least - less.get(step.node_id, NOTHING).high))
+        found = _best(case, top, chosen)
         if found is None:
             break
         chosen.append(found)
     return chosen
-
-
-def _top(case: Case, gone: Gone) -> Step | None:
-    """Return the node with the highest peak after so much is gone."""
-    less = less_by_node(gone)
-    return max(case.steps, default=None, key=lambda step: (
-        step.peak.at_least - less.get(step.node_id, NOTHING).high))
 
 
 def _best(case: Case, step: Step, chosen: list[Option]) -> Option | None:

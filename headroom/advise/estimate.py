@@ -32,7 +32,6 @@ UNSAID_FRAMES = 121  # of a video, if another node computes how many
 PATCHED = frozenset({"MODEL", "CLIP"})
 NAMES = {
     "missing": "Not counted, because no models folder has them: {names}.",
-    "outside": "Not read, because they are outside of the models folders: {names}.",
     "broken": "Counted by size on disk, because their headers are broken: {names}.",
 }
 
@@ -81,20 +80,17 @@ def estimate(graph: Graph, like: tuple[str, Json] | None, device: DeviceMemory |
         raise ValueError(said("Expected a workflow of at most {most} nodes, but this one has "
                               "{count}.", most=MOST_NODES, count=len(graph.nodes)))
     nodes = _needed(graph)
-    models, missing, outside = _models(graph, nodes)
+    models, missing = _models(graph, nodes)
     size = _size(graph, nodes)
     low, high, basis = _measured(like[1]) if like is not None else _by_headers(models, size)
     total = None if device is None else device.total_bytes
     room = None if device is None or total is None else total - max(
         device.other_bytes or 0, round((1 - USABLE) * total))
     failed = like is not None and like[1]["at_least"]
-    known = like is not None or bool(models) and not missing and not outside
+    known = like is not None or bool(models) and not missing
     verdict, word = _verdict(low, high, room, failed, known)
     broken = [model.name for model in models if model.weights.is_broken]
-    lines = [
-        word, *basis, *_names("missing", missing), *_names("outside", outside),
-        *_names("broken", broken),
-    ]
+    lines = [word, *basis, *_names("missing", missing), *_names("broken", broken)]
     return {
         "kind": "measured" if like is not None else "headers",
         "run": None if like is None else like[0],
@@ -102,7 +98,7 @@ def estimate(graph: Graph, like: tuple[str, Json] | None, device: DeviceMemory |
         "room_mib": in_mib(room),
         "size": size._asdict(),
         "models": [{"file": model.name, "mib": in_mib(model.weights.bytes)} for model in models],
-        "not_counted": missing + outside,
+        "not_counted": missing,
         "lines": [{"text": line, "said": said_json(line)} for line in lines],
     }
 
@@ -114,32 +110,25 @@ def _needed(graph: Graph) -> list[str]:
     return graph.above(*(ends or graph.nodes))
 
 
-def _models(graph: Graph, nodes: list[str]) -> tuple[list[Model], list[str], list[str]]:
-    """Return the model files that the nodes name, and names that do not exist or lie outside."""
-    found: dict[str, Model] = {}
-    missing: dict[str, None] = {}
-    outside: dict[str, None] = {}
+def _models(graph: Graph, nodes: list[str]) -> tuple[list[Model], list[str]]:
+    """Return the model files that the nodes name, and the names that no models folder has."""
+    found: dict[str, Model | None] = {}
     for node_id in nodes:
         values = list(strings(constants(graph.nodes[node_id])))
         is_patch = any(kinds(wire.type) & PATCHED for wire in graph.wires(node_id))
         is_8_bit = any(value.startswith("fp8") for value in values)
         for name in filter(is_model_name, values):
-            if len(found) + len(missing) + len(outside) >= MOST_FILES:
+            if name in found:
+                continue
+            if len(found) >= MOST_FILES:
                 raise ValueError(said("Expected a workflow that names at most {most} model files, "
                                       "but this one names more.", most=MOST_FILES))
-            if name in found or name in missing:
-                continue
-            if _is_outside(name):
-                outside[name] = None
-                continue
-            weights = [one for path in graph.files_named(name)
-                       if (one := weights_of(path)) is not None]
-            if weights:
-                found[name] = Model(name, max(weights, key=lambda one: one.bytes), is_patch,
-                                    is_8_bit)
-            else:
-                missing[name] = None
-    return list(found.values()), list(missing), list(outside)
+            weights = [] if _is_outside(name) else [
+                one for path in graph.files_named(name) if (one := weights_of(path)) is not None]
+            most = max(weights, key=lambda one: one.bytes, default=None)
+            found[name] = most and Model(name, most, is_patch, is_8_bit)
+    return ([model for model in found.values() if model is not None],
+            [name for name, model in found.items() if model is None])
 
 
 def _is_outside(name: str) -> bool:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from ..base.graph import Source, Wire
 from .case import CAST as SMALLER
 from .case import Bounds, Case, Step
 from .option import Option, named, option
@@ -23,7 +22,9 @@ def options(case: Case, step: Step) -> Iterator[Option]:
             continue
         wire = wire_of(case, model_id)
         takers = case.graph.takers(*wire) if wire is not None else []
-        if wire is None or not takers or _is_cast(case, takers, wire):
+        ends = [] if wire is None else [wire[0], *(taker.taker for taker in takers)]
+        is_cast = any(case.prompt[node]["class_type"] == CAST for node in ends)
+        if wire is None or not takers or is_cast:
             continue
         share = min(facts.float32_bytes / max(facts.total_bytes, 1), 1.0) / 2
         gone = {(other.node_id, SMALLER + model_id): _less(case, other, model_id, share)
@@ -32,11 +33,6 @@ def options(case: Case, step: Step) -> Iterator[Option]:
         yield option("cast_bf16", step, [cast], gone, [wire[0]],
                      cost="picture", model=named(case, model_id), output=wire[1],
                      **amounts(size=step.held[model_id].high))
-
-
-def _is_cast(case: Case, takers: list[Wire], wire: Source) -> bool:
-    ends = [wire[0], *(taker.taker for taker in takers)]
-    return any(case.prompt[node]["class_type"] == CAST for node in ends)
 
 
 def _less(case: Case, step: Step, model_id: str, share: float) -> Bounds:

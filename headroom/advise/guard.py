@@ -12,27 +12,24 @@ from .steps import insert
 from .words import amounts
 
 
-def findings(case: Case) -> list[Finding]:
-    """Return a finding for the node that failed, else for a VAE with the peak."""
-    failed = _failed(case)
-    step = failed or (case.top if case.top is not None and _takes_vae(case, case.top) else None)
-    return _findings(case, step, failed is not None)
+def findings(case: Case, anywhere: bool = False) -> list[Finding]:
+    """Return a finding for the node that failed, else for a VAE with the peak.
+
+    `anywhere`: else for whatever node has the peak. All models are guarded on their way to the
+    nodes that compute with them: on a smaller card another node may be the first one that fails.
+    """
+    failure = case.around.failure or {}
+    failed = next((step for step in case.steps if step.node_id == failure.get("node_id")), None)
+    step = failed or (case.top if anywhere or _has_vae_at_its_peak(case) else None)
+    edit = [] if case.is_guarded else [
+        insert(GUARD_CLASS, f"guard-{giver}-{output}", (giver, output), wires)
+        for wires in guarded(case.graph).guards.values() for giver, output in [wires[0].source]]
+    return [_finding(case, step, edit, failed is not None)] if step is not None and edit else []
 
 
-def anywhere(case: Case) -> list[Finding]:
-    """Return the finding for the node that failed, else for the one with the peak."""
-    failed = _failed(case)
-    return _findings(case, failed or case.top, failed is not None)
-
-
-def _findings(case: Case, step: Step | None, failed: bool) -> list[Finding]:
-    edit = [] if case.is_guarded else edit_of(case)
-    return [_finding(case, step, edit, failed)] if step is not None and edit else []
-
-
-def _failed(case: Case) -> Step | None:
-    wanted = (case.around.failure or {}).get("node_id")
-    return next((step for step in case.steps if step.node_id == wanted), None)
+def _has_vae_at_its_peak(case: Case) -> bool:
+    return case.top is not None and case.top.prompt_node in case.prompt and any(
+        wire.type == "VAE" for wire in case.graph.wires(case.top.prompt_node))
 
 
 def _finding(case: Case, step: Step, edit: list[Json], failed: bool) -> Finding:
@@ -51,18 +48,3 @@ def _finding(case: Case, step: Step, edit: list[Json], failed: bool) -> Finding:
                      **({"asked_mib": in_mib(asked)} if asked else {})},
         node_ids=tuple(nodes), changes_picture=True, cost="seconds", edit={"steps": edit},
     )
-
-
-def _takes_vae(case: Case, step: Step) -> bool:
-    return step.prompt_node in case.prompt and any(
-        wire.type == "VAE" for wire in case.graph.wires(step.prompt_node))
-
-
-def edit_of(case: Case) -> list[Json]:
-    """Return the steps that guard each model on its way to the nodes that compute with it.
-
-    All of them, because on a smaller card another node may be the first one that fails.
-    """
-    return [insert(GUARD_CLASS, f"guard-{giver}-{output}", (giver, output), wires)
-            for wires in guarded(case.graph).guards.values()
-            for giver, output in [wires[0].source]]

@@ -2,7 +2,7 @@
 
 from ..base.device import in_mib
 from ..base.loops import loops_of, output_loops
-from .case import Bounds, Case, Step
+from .case import Case
 from .finding import Finding, Saves
 from .steps import PURGE, insert
 from .words import amounts
@@ -13,30 +13,21 @@ def findings(case: Case) -> list[Finding]:
     last = case.steps[-1] if case.steps else None
     if last is None or last.status != "done" or last.prompt_node not in case.prompt:
         return []
-    goes = {m: held for m, held in last.held.items() if not case.models[m].stays}
-    left = sum(held.high for held in goes.values()) + last.spare_bytes
     loops = loops_of(case.graph)  # ComfyUI refuses an output node inside a loop
     wire = next((wire.source for wire in case.graph.wires(last.prompt_node)
                  if not output_loops(case.graph, loops, wire.giver)), None)
-    if wire is None or _purges(case):
+    is_purged = any(node["class_type"] == PURGE and node["inputs"].get("unload") == "all models"
+                    for node in case.prompt.values())
+    if wire is None or is_purged:
         return []
-    return [_finding(case, last, goes, left, insert(PURGE, f"end-{last.prompt_node}", wire, []))]
-
-
-def _finding(
-    case: Case, last: Step, goes: dict[str, Bounds], left: int, step: dict[str, object]
-) -> Finding:
+    goes = {m: held for m, held in last.held.items() if not case.models[m].stays}
+    left = sum(held.high for held in goes.values()) + last.spare_bytes
     models = ", ".join(case.models[m].file or case.models[m].class_name for m in goes)
-    return Finding(
+    return [Finding(
         kind="purge_between", saves=Saves(sum(held.low for held in goes.values()), left),
         values={"sentence": "purge_at_end", "node": last.name, "node_id": last.node_id,
                 "model": models, "after": True, **amounts(left=left)},
         measured_on={"node_id": last.node_id, "left_mib": in_mib(left)},
-        node_ids=(last.prompt_node,), cost="seconds", edit={"steps": [step]},
-    )
-
-
-def _purges(case: Case) -> bool:
-    """Whether a purge of every model is there already."""
-    return any(node["class_type"] == PURGE and node["inputs"].get("unload") == "all models"
-               for node in case.prompt.values())
+        node_ids=(last.prompt_node,), cost="seconds",
+        edit={"steps": [insert(PURGE, f"end-{last.prompt_node}", wire, [])]},
+    )]

@@ -1,11 +1,10 @@
 """A change that may become a finding: what it is, and what it takes off the device, and where."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ..base.device import in_mib
 from ..base.said import joined, said
-from ..host.types import ModelFacts
 from .case import NOTHING, Case, Gone, Step, less_by_node
 from .finding import Cost, Finding, Json, Saves
 from .words import amounts
@@ -17,9 +16,6 @@ class Option:
 
     finding: Finding
     gone: Gone
-
-    def saving(self, saves: Saves) -> Finding:
-        return replace(self.finding, saves=saves)
 
 
 def option(
@@ -43,10 +39,6 @@ def option(
 def named(case: Case, *models: str) -> str:
     """Return a user's names for models: their files, else their kinds and classes."""
     known = [case.models[model_id] for model_id in models]
-    return joined(", ", [_name(facts, at == 0) for at, facts in enumerate(known)])
-
-
-def _name(facts: ModelFacts, is_first: bool) -> str:
-    return facts.file or said(
-        "The {kind} {name}" if is_first else "the {kind} {name}",
-        kind=facts.kind, name=facts.class_name)
+    return joined(", ", [facts.file or said(
+        "The {kind} {name}" if at == 0 else "the {kind} {name}",
+        kind=facts.kind, name=facts.class_name) for at, facts in enumerate(known)])

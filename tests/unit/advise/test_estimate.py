@@ -150,7 +150,7 @@ def test_a_broken_header_is_named_and_its_file_counts_by_its_size(registry, tmp_
 def test_a_file_outside_of_the_models_folders_is_named_and_not_looked_for(registry, name):
     found = of(naming(name), registry)
     assert registry.asked == ["a.safetensors"]
-    assert found["not_counted"] == [name] and "outside of the models folders" in texts(found)
+    assert found["not_counted"] == [name] and "no models folder has them" in texts(found)
 
 
 def test_a_file_that_is_nowhere_is_named_and_nothing_is_said_to_fit(registry):
