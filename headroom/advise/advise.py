@@ -14,7 +14,7 @@ SOURCES: tuple[Callable[[Case], list[Finding]], ...] = (
 
 def advise(case: Case) -> list[Finding]:
     """Return what is worth changing; a pure function, some milliseconds for a hundred nodes."""
-    found = [option.finding for option in choice.options(case)]
+    found = [option.finding for option, _ in choice.until(case, 0)]
     found += [finding for source in SOURCES for finding in source(case)]
     least = LEAST_SHARE * case.peak_bytes
     return sorted((one for one in found if one.saves.high >= least > 0), key=_rank)

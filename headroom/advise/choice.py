@@ -19,11 +19,6 @@ WAYS: tuple[Callable[[Case, Step], Iterator[Option]], ...] = (
 )
 
 
-def options(case: Case) -> list[Option]:
-    """Return what to change about the models of a run, in the order of the choice."""
-    return [option for option, _ in until(case, 0)]
-
-
 def until(case: Case, target_bytes: int) -> list[tuple[Option, Bounds]]:
     """Return what brings the peak down to `target_bytes`, or as near as possible, step by step.
 
@@ -57,17 +52,15 @@ def _best(case: Case, step: Step, chosen: list[Option]) -> Option | None:
     """Return the option that frees most at a node; those that do not change pictures first."""
     known = {one.finding.id for one in chosen}
     gone = together(*(one.gone for one in chosen))
-    new = {one: _more(step, gone, one) for way in WAYS for one in way(case, step)
-           if one.finding.id not in known}
+
+    def gone_at_step(*parts: Gone) -> int:
+        return less_by_node(together(*parts)).get(step.node_id, NOTHING).high
+
+    new = {one: gone_at_step(gone, one.gone) - gone_at_step(gone)
+           for way in WAYS for one in way(case, step) if one.finding.id not in known}
     worth = [one for one, more in new.items() if more > LEAST_SHARE * case.peak_bytes]
     return max(worth, default=None, key=lambda one: (
         not one.finding.changes_picture, -expected(case, [*chosen, one]).high, new[one]))
-
-
-def _more(step: Step, gone: Gone, one: Option) -> int:
-    """Return how much more is gone at a node with an option."""
-    before, after = less_by_node(gone), less_by_node(together(gone, one.gone))
-    return after.get(step.node_id, NOTHING).high - before.get(step.node_id, NOTHING).high
 
 
 def _saves(case: Case, one: Option, chosen: list[Option]) -> Saves:

@@ -18,45 +18,30 @@ def options(case: Case, step: Step) -> Iterator[Option]:
     """Yield the way to free what is idle while `step` runs; for encoders see encoders.py."""
     if step.prompt_node not in case.prompt:
         return
-    idle = {m: held for m, held in case.idle(step).items()
+    idle = {m for m, held in case.idle(step).items()
             if held.high > 0 and case.models[m].kind != "text encoder"}
-    if idle:
-        yield from _options(case, step, idle)
-
-
-def _options(case: Case, step: Step, idle: dict[str, Bounds]) -> Iterator[Option]:
-    steps, nodes, gone = [], [], {}
-    for place in _places(case, step, set(idle)):
-        spot = _spot(case, place, set(idle))
-        made = _edit(case, place, set(idle), spot) if spot is not None else None
+    steps, nodes, gone = {}, [], {}
+    for place in _places(case, step, idle):
+        spot = _spot(case, place, idle)
+        made = _edit(case, place, idle, spot) if spot is not None else None
         if made is not None:
-            steps.append(made)
+            # Nodes that wait on the same wire share the new node.
+            steps[str(made["from"]), str(made["to"])] = made
             nodes.append(place.prompt_node)
-            gone.update(_gone(case, place, set(idle)))
-    if not steps:
-        return
-    several = len(idle) > 1
-    yield option(
-        "purge_between" if several else "offload_after", step, _once(steps), gone,
-        nodes, model=named(case, *idle),
-    )
-
-
-def _once(steps: list[Json]) -> list[Json]:
-    """Nodes that wait on the same wire share the new node too."""
-    found = {tuple(map(str, step["from"])) + (str(step["to"]),): step for step in steps}
-    return list(found.values())
+            gone.update(_gone(case, place, idle))
+    if steps:
+        yield option("purge_between" if len(idle) > 1 else "offload_after", step,
+                     list(steps.values()), gone, nodes, model=named(case, *sorted(idle)))
 
 
 def _places(case: Case, step: Step, idle: set[str]) -> list[Step]:
     """Return `step` and others of its class before which nearly the same would be freed."""
-    return [other for other in case.steps if other.class_type == step.class_type
-            and other.prompt_node in case.prompt
-            and 2 * _bytes(case, other, idle) >= _bytes(case, step, idle)]
 
+    def freed(other: Step) -> int:
+        return sum(held.high for m, held in case.idle(other).items() if m in idle)
 
-def _bytes(case: Case, step: Step, models: set[str]) -> int:
-    return sum(held.high for m, held in case.idle(step).items() if m in models)
+    return [other for other in case.steps if idle and other.class_type == step.class_type
+            and other.prompt_node in case.prompt and 2 * freed(other) >= freed(step)]
 
 
 def _last_user(case: Case, step: Step, idle: set[str]) -> str | None:

@@ -50,13 +50,12 @@ class NodeRun(NamedTuple):
     @property
     def models(self) -> dict[str, Held]:
         """By name; two of one class are distinguished by their files."""
-        found: dict[str, Held] = {}
-        for held in self.record.before.models if self.record.before is not None else ():
-            found[_name(held.model)] = Held(held.bytes, 0, held.model.total_bytes)
-        for held in self.record.after.models if self.record.after is not None else ():
-            was = found.get(_name(held.model), Held(0, 0, 0)).before
-            found[_name(held.model)] = Held(was, held.bytes, held.model.total_bytes)
-        return found
+        before, after = (
+            {_name(held.model): held for held in reading.models} if reading is not None else {}
+            for reading in (self.record.before, self.record.after))
+        return {name: Held(before[name].bytes if name in before else 0,
+                           after[name].bytes if name in after else 0, one.model.total_bytes)
+                for name, one in {**before, **after}.items()}
 
     @property
     def other_bytes(self) -> int:

@@ -29,7 +29,6 @@ class Answer:
 
 
 def as_json(data: Any, status: int = 200) -> Answer:
-    """Return an answer of JSON data."""
     return Answer(json.dumps(data).encode(), status)
 
 
@@ -55,7 +54,8 @@ async def answered(work: Awaitable[Answer]) -> web.Response:
     try:
         answer = await work
     except SENTENCES as error:
-        answer = _refusal(sentence_of(error), status_of(error))
+        status = 404 if isinstance(error, NotKnown) else 409 if isinstance(error, Refused) else 400
+        answer = _refusal(sentence_of(error), status)
     except Exception as error:
         log.exception("[Headroom] a request failed")
         answer = _refusal(failure(error), 409)
@@ -67,13 +67,6 @@ def _refusal(sentence: str, status: int) -> Answer:
     """Return an answer of one sentence, with its key and figures if it has them."""
     keyed = {"said": said_json(sentence)} if isinstance(sentence, Said) else {}
     return as_json({"error": shortened(sentence), **keyed}, status)
-
-
-def status_of(error: Exception) -> int:
-    """Return the HTTP status of an answer that is a sentence."""
-    if isinstance(error, NotKnown):
-        return 404
-    return 409 if isinstance(error, Refused) else 400
 
 
 def failure(error: Exception) -> str:

@@ -1,5 +1,6 @@
 """The current figures for Prometheus: devices, models, RAM and the queue."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -7,7 +8,7 @@ import psutil
 
 from ..base.cgroup import cgroup_memory
 from ..measure.snapshot import DeviceMemory, Snapshot, snapshot
-from ..models.loaded import LoadedModel, loaded_models
+from ..models.loaded import loaded_models
 
 DEVICE_FIGURES: tuple[tuple[str, str, Callable[[DeviceMemory], int | None]], ...] = (
     ("total", "Size of the device.", lambda device: device.total_bytes),
@@ -30,27 +31,21 @@ def gauges(queue_lengths: Callable[[], tuple[int, int]]) -> Iterator[Any]:
                 made.add_metric([str(value) for value in values], figure)
         return made
 
-    memory, models = snapshot(), loaded_models()
+    memory, weights = snapshot(), Counter[tuple[str, str]]()
+    for model in loaded_models():
+        weights[model.device, model.kind] += model.loaded_bytes
     for name, text, figure in DEVICE_FIGURES:
         rows = [(device.device, figure(device)) for device in memory.devices]
         yield family(f"device_{name}_bytes", text, ("device",), *rows)
     yield family("device_info", "The name of each device.", ("device", "name"),
                  *((device.device, device.name, 1) for device in memory.devices))
     yield family("models_loaded_bytes", "Weights on a device, by kind of model.",
-                 ("device", "kind"), *_weights(models))
+                 ("device", "kind"), *((*place, size) for place, size in weights.items()))
     for name, text, value in _ram(memory):
         yield family(name, text, (), (value,))
     running, pending = queue_lengths()
     yield family("queue_prompts", "Prompts that run or wait.", ("state",),
                  ("running", running), ("pending", pending))
-
-
-def _weights(models: list[LoadedModel]) -> list[tuple[str, str, int]]:
-    sums: dict[tuple[str, str], int] = {}
-    for model in models:
-        place = (model.device, model.kind)
-        sums[place] = sums.get(place, 0) + model.loaded_bytes
-    return [(*place, size) for place, size in sums.items()]
 
 
 def _ram(memory: Snapshot) -> list[tuple[str, str, int | None]]:

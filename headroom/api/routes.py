@@ -23,29 +23,14 @@ from ..models.loaded import patchers_named
 from ..record.highest import HeldPeaks
 from ..record.newest import NO_RECORD
 from ..record.recorder import Recorder
+from . import requests
 from .answers import Answer, answered, as_json, body_of
 from .bug_report import RUNS, bug_report
 from .gate import Gate
 from .memory_now import MemoryNow
 from .metrics import Metrics
 from .ready import readiness
-from .requests import (
-    MAX_BODY_BYTES,
-    MAX_PROMPT_BYTES,
-    OffloadRequest,
-    PurgeRequest,
-    estimate_request,
-    expect_empty,
-    free_mib_asked,
-    into_gib_asked,
-    limit_request,
-    offload_request,
-    purge_request,
-    queue_request,
-    rescue_request,
-    reserve_request,
-    runs_asked,
-)
+from .requests import MAX_BODY_BYTES, MAX_PROMPT_BYTES, OffloadRequest, PurgeRequest
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 Asked = TypeVar("Asked")
@@ -104,14 +89,12 @@ class Routes:
             ("GET", "/headroom/bug-report", get(self._bug_report)),
             ("GET", "/headroom/queue", get(lambda _: as_json(self.queues.left()))),
             ("GET", "/headroom/limit", get(lambda _: as_json(self.limit.as_json()))),
-            ("POST", "/headroom/estimate", post(
-                lambda body: as_json(self.estimate(estimate_request(body))), MAX_PROMPT_BYTES)),
-            ("POST", "/headroom/purge", self._act(purge_request, _purge)),
-            ("POST", "/headroom/offload", self._act(offload_request, _offload)),
+            ("POST", "/headroom/estimate", post(self._estimated, MAX_PROMPT_BYTES)),
+            ("POST", "/headroom/purge", self._act(requests.purge_request, _purge)),
+            ("POST", "/headroom/offload", self._act(requests.offload_request, _offload)),
             ("POST", "/headroom/rescue", post(
-                lambda body: as_json(self.rescue(rescue_request(body))))),
-            ("POST", "/headroom/reserve", post(
-                lambda body: as_json({"reserve_mib": set_reserve(reserve_request(body))}))),
+                lambda body: as_json(self.rescue(requests.rescue_request(body))))),
+            ("POST", "/headroom/reserve", post(self._reserved)),
             ("POST", "/headroom/limit", _handler(self._limited)),
             ("POST", "/headroom/peaks", post(self._peaks_from_now)),
             ("POST", "/headroom/queue", post(self._decided)),
@@ -145,7 +128,7 @@ class Routes:
 
     async def _limited(self, request: web.Request) -> Answer:
         """Set the limit at once; free what is above it as soon as no prompt runs."""
-        asked = limit_request(await body_of(request))
+        asked = requests.limit_request(await body_of(request))
         await self._in_thread(partial(self.limit.set, asked))
         with suppress(Refused):
             await self.gate.act(partial(_as_nodes_do, Limit.give_back, self.limit))
@@ -154,7 +137,7 @@ class Routes:
     # ---------------------------------------------------- in a thread
 
     def _runs(self, request: web.Request) -> Answer:
-        found = self.recorder.runs(runs_asked(request.query))
+        found = self.recorder.runs(requests.runs_asked(request.query))
         return as_json({"runs": [self._with_more(run) for run in found]})
 
     def _one_run(self, request: web.Request) -> Answer:
@@ -169,11 +152,11 @@ class Routes:
         return {**run, **self.more_of(run["prompt_id"])}
 
     def _advised(self, request: web.Request) -> Answer:
-        into_gib = into_gib_asked(request.query)
+        into_gib = requests.into_gib_asked(request.query)
         return as_json(self.advice(request.match_info["prompt_id"], into_gib))
 
     def _ready(self, request: web.Request) -> Answer:
-        wanted = free_mib_asked(request.query)
+        wanted = requests.free_mib_asked(request.query)
         found = readiness(wanted, self.queue_lengths(), self.stuck())
         return as_json(found, 200 if found["ready"] else 503)
 
@@ -185,14 +168,20 @@ class Routes:
         runs = map(self._with_more, self.recorder.runs(RUNS))
         return as_json(bug_report(self._memory_now.as_json(), runs))
 
+    def _estimated(self, body: bytes) -> Answer:
+        return as_json(self.estimate(requests.estimate_request(body)))
+
+    def _reserved(self, body: bytes) -> Answer:
+        return as_json({"reserve_mib": set_reserve(requests.reserve_request(body))})
+
     def _peaks_from_now(self, body: bytes) -> Answer:
-        expect_empty(body)
+        requests.expect_empty(body)
         self.recorder.catch_up()
         self.peaks.reset()
         return as_json(self.peaks.as_json(snapshot(), self.recorder))
 
     def _decided(self, body: bytes) -> Answer:
-        is_discarded = queue_request(body) == "discard"
+        is_discarded = requests.queue_request(body) == "discard"
         return as_json(self.queues.discard() if is_discarded else self.queues.queue_again())
 
 
