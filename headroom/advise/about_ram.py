@@ -12,6 +12,7 @@ from ..base.device import MIB, in_mib
 from ..base.graph import Graph
 from ..record.run import Run
 from .case import Case
+from .estimate import Size, size_of
 from .finding import Finding, Saves
 from .words import amounts, short_text
 
@@ -22,7 +23,6 @@ LEAST_CACHED = LEAST_MODEL = 0.1
 HEADROOM = 0.1  # of RAM, in addition to the RAM of the largest node
 PARTS_NAMED = 3
 CHANNELS, FLOAT32 = 3, 4
-FRAMES = ("length", "frames", "num_frames", "video_length", "batch_size")
 
 
 @dataclass(frozen=True)
@@ -92,21 +92,14 @@ def _frames(run: Run, graph: Graph | None, peak: int) -> Iterator[Part]:
         if kind is None or "IMAGE" not in kind.outputs:
             continue  # it decodes sound
         sizes = [found for above in graph.above(info.node_id)
-                 if (found := _size(graph.nodes[above]["inputs"]))]
-        width, height, frames = sizes[-1] if sizes else (0, 0, 0)
-        size = width * height * frames * CHANNELS * FLOAT32
-        if frames > 1 and size >= LEAST_FRAMES * peak:
-            node = f"{info.title} #{info.node_id}"
-            yield "ram_frames", {"node": node, "frames": frames, "width": width, "height": height,
-                                 **amounts(size=size)}, (info.node_id,)
-
-
-def _size(inputs: dict[str, Any]) -> tuple[int, int, int] | None:
-    """Return width, height and frames of the latent that a node makes."""
-    frames = next((inputs[name] for name in FRAMES if name in inputs), None)
-    found = inputs.get("width"), inputs.get("height"), frames
-    is_size = all(isinstance(one, int) and one > 0 for one in found)
-    return found if is_size else None  # type: ignore[return-value]
+                 if (found := size_of(graph, graph.nodes[above]["inputs"])) and found.frames_said]
+        size = sizes[-1] if sizes else Size()
+        frames = size.pictures * size.frames
+        size_bytes = size.width * size.height * frames * CHANNELS * FLOAT32
+        if frames > 1 and size_bytes >= LEAST_FRAMES * peak:
+            yield "ram_frames", {
+                "node": f"{info.title} #{info.node_id}", "frames": frames, "width": size.width,
+                "height": size.height, **amounts(size=size_bytes)}, (info.node_id,)
 
 
 def _models(run: Run, case: Case | None, peak: int) -> Iterator[Part]:

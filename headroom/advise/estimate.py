@@ -27,7 +27,7 @@ LEAST_CONTEXT_BYTES, CONTEXT_BYTES = 250 * MIB, 500 * MIB
 PICTURE_BYTES_A_PIXEL = 2178 * 2
 VIDEO_BYTES_A_PIXEL = 400  # and frame
 SIDE = 1024  # if no node has a size
-FRAMES = ("length", "frames", "num_frames", "video_frames")
+FRAMES = ("length", "frames", "num_frames", "video_frames", "video_length")
 UNSAID_FRAMES = 121  # of a video, if another node computes how many
 PATCHED = frozenset({"MODEL", "CLIP"})
 NAMES = {
@@ -138,11 +138,12 @@ def _is_outside(name: str) -> bool:
 
 
 def _size(graph: Graph, nodes: list[str]) -> Size:
-    sizes = [size for one in nodes if (size := _size_of(graph, graph.nodes[one]["inputs"]))]
+    sizes = [size for one in nodes if (size := size_of(graph, graph.nodes[one]["inputs"]))]
     return max(sizes, key=lambda size: size.working_bytes, default=Size())
 
 
-def _size_of(graph: Graph, inputs: Mapping[str, Any]) -> Size | None:
+def size_of(graph: Graph, inputs: Mapping[str, Any]) -> Size | None:
+    """Return the size of what a node makes, by its inputs; None if they name no size."""
     if isinstance(listed := inputs.get("sizes"), str):  # Size Sorter's
         try:
             return Size(*max(parse_sizes(listed), key=lambda one: one.width * one.height),

@@ -1,7 +1,6 @@
 """Draw a run with Pillow, which is part of ComfyUI: VRAM and RAM over time, nodes as bands."""
 
 import math
-import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -53,7 +52,12 @@ def report_image(run: Run | None) -> torch.Tensor:
         if name and end - start >= NAMED_SHARE * plots[0].end:
             _upright(image, (plots[0].x((start + end) / 2), TOP - 4), name, 11, "start")
     _legend(draw, run, list(vram))
-    draw.text((WIDTH / 2, 10), _title(run), DARK, _font(14), "ma")
+    peak, size = run["peak_vram_mib"], run["vram_total_mib"]
+    of = f" of {size / 1024:,.2f}" if size is not None else ""
+    peaks = f", peak VRAM {peak / 1024:,.2f}{of} GiB" if peak is not None else ""
+    peaks += f", peak RAM {(run['peak_rss_mib'] or 0) / 1024:,.2f} GiB"
+    title = f"{run['seconds']:,.1f} s on {run['device']}{peaks}"
+    draw.text((WIDTH / 2, 10), title, DARK, _font(14), "ma")
     draw.text(((LEFT + RIGHT) / 2, BOTTOM + 26), "seconds", DARK, _font(12), "ma")
     return _as_tensor(image)
 
@@ -117,18 +121,9 @@ def _plots(draw: Any, run: Run, vram: dict[str, Line], ram: Line) -> list[_Plot]
             for top, gib in zip(tops, most, strict=True)]
 
 
-def _title(run: Run) -> str:
-    peak, size = run["peak_vram_mib"], run["vram_total_mib"]
-    of = f" of {size / 1024:,.2f}" if size is not None else ""
-    vram = f", peak VRAM {peak / 1024:,.2f}{of} GiB" if peak is not None else ""
-    ram = f", peak RAM {(run['peak_rss_mib'] or 0) / 1024:,.2f} GiB"
-    return f"{run['seconds']:,.1f} s on {run['device']}{vram}{ram}"
-
-
 def _name(node: Run) -> str:
-    """Return the title without accents, or the class: Pillow's own font has ASCII only."""
-    parts = unicodedata.normalize("NFKD", str(node["title"]))
-    title = "".join(letter for letter in parts if not unicodedata.combining(letter))
+    """Return the title, or the class if it has other letters than Pillow's own font (ASCII)."""
+    title = str(node["title"])
     named = title if title.isascii() else ascii(node["class_type"])[1:-1]
     return named if len(named) <= NAME_LETTERS else f"{named[: NAME_LETTERS - 2]}..."
 

@@ -52,7 +52,11 @@ def run_json(run: Run, now: float, with_samples: bool = False) -> Json:
         "actions": [{**_entry_json(at - run.began.at, entry), "action": entry.action,
                      "freed_mib": entry.freed_mib and round(entry.freed_mib, 3)}
                     for at, entry in run.entries if isinstance(entry, Action)],
-        "spilled": [_spilled_json(record) for record in run.nodes.records.values()
+        "spilled": [{"node_id": record.info.node_id, "spilled_mib": in_mib(record.spilled_bytes),
+                     **_told(said("spilled {spilled_mib} while {node} ran",
+                                  spilled_mib=record.spilled_bytes / MIB,
+                                  node=f"{record.info.title} #{record.info.node_id}"))}
+                    for record in run.nodes.records.values()
                     if record.spilled_bytes >= NOTABLE_SPILL_BYTES],
         "foreign": run.foreign,
         "ram_low": None if (low := run.ram_low) is None else {
@@ -106,14 +110,6 @@ def error_json(run: Run, error: NodeError) -> Json:
             "do": [_told(phrase) for phrase in row.advice(has_flag)],
         },
     }
-
-
-def _spilled_json(record: NodeRecord) -> Json:
-    node = f"{record.info.title} #{record.info.node_id}"
-    text = said("spilled {spilled_mib} while {node} ran",
-                spilled_mib=record.spilled_bytes / MIB, node=node)
-    return {"node_id": record.info.node_id, "spilled_mib": in_mib(record.spilled_bytes),
-            **_told(text)}
 
 
 def _told(phrase: str) -> Json:

@@ -101,7 +101,7 @@ def test_an_odd_run_is_drawn_without_a_warning(changes):
 
 @pytest.mark.parametrize(
     ("title", "shown"),
-    [("Décodage", "Decodage"), ("Straße", "Kind"), ("加载检查点", "Kind"), ("A node", "A node")],
+    [("Décodage", "Kind"), ("加载检查点", "Kind"), ("A node", "A node")],
 )
 def test_a_title_is_shown_in_letters_that_pillows_own_font_has(title, shown):
     one, other = (chart.report_image(run(node(each))) for each in (title, shown))
