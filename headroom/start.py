@@ -35,7 +35,7 @@ from .record.run_json import error_json
 from .record.ticker import Steady
 from .rescue import finished
 from .rescue.kept_queue import KeptQueue
-from .rescue.no_reruns import NoReruns
+from .rescue.no_host import NoHost
 from .rescue.rescue import Rescue
 from .rescue.settings import guards_all, queue_of, rescue_of
 
@@ -195,10 +195,10 @@ def _previews() -> Previews | None:
     return previews()
 
 
-def _rescue(kept: KeptQueue) -> Rescue | NoReruns:
-    """Return the reruns of this server; what refuses them, if ComfyUI is too different."""
+def _rescue(kept: KeptQueue) -> Rescue:
+    """Return the reruns of this server; each is refused if ComfyUI is too different."""
     if why := features.lost("rerun"):
-        return NoReruns(why)
+        return Rescue(NoHost(why), host_registry(), lambda _: None, list)
     from .rescue.attach import make_rescue
 
     return make_rescue(kept.outputs_of)
