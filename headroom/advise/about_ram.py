@@ -13,7 +13,7 @@ from ..base.graph import Graph
 from ..record.run import Run
 from .case import Case
 from .estimate import Size, size_of
-from .finding import Finding, Saves
+from .finding import NOTHING, Finding
 from .words import amounts, short_text
 
 NEARLY_FULL = 0.9
@@ -56,7 +56,7 @@ def about_ram(
     measured = {"peak_rss_mib": in_mib(peak), "limit_mib": in_mib(server.limit_bytes)}
     parts = [*_held(run), *_frames(run, graph, peak), *_models(run, case, peak),
              *_flags(run, server, peak)]
-    found = (Finding(kind, Saves(0, 0), {**values, **more}, measured, node_ids, cost="seconds")
+    found = (Finding(kind, NOTHING, {**values, **more}, measured, node_ids, cost="seconds")
              for kind, more, node_ids in parts)
     return [one.as_json() for one in found]
 

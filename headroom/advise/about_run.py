@@ -12,7 +12,7 @@ from ..base.said import joined
 from ..host.adapter import LEAVES_VRAM, has_flag
 from ..record.nodes import NodeRecord
 from ..record.run import Run
-from .finding import Finding, Saves
+from .finding import NOTHING, Finding
 from .words import amounts
 
 LEAST_SPILL = 256 * MIB
@@ -28,7 +28,7 @@ def about_error(run: Run) -> list[dict[str, Any]]:
         return []
     node_id = run.error.node_id
     values = {"what": row.meaning(), "do": joined("; ", row.advice(has_flag))}
-    finding = Finding("error", Saves(0, 0), values, {"node_id": node_id},
+    finding = Finding("error", NOTHING, values, {"node_id": node_id},
                       (node_id,) if node_id is not None else ())
     return [{**finding.as_json(), "id": f"error-{row.id}"}]
 
@@ -71,5 +71,5 @@ def _finding(
 ) -> Finding:
     node_id = record.info.node_id
     name = {"node": f"{record.info.title} #{node_id}", "node_id": node_id}
-    return Finding(kind, Saves(0, 0), {**name, **values}, {"node_id": node_id, **measured},
+    return Finding(kind, NOTHING, {**name, **values}, {"node_id": node_id, **measured},
                    (node_id,))

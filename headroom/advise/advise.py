@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from . import choice, guard, leftover, settings
-from .case import Bounds, Case
-from .finding import Finding
+from .case import Case
+from .finding import Bounds, Finding
 
 LEAST_SHARE = 0.05  # of the peak: a finding that saves less is left out
 SOURCES: tuple[Callable[[Case], list[Finding]], ...] = (
@@ -14,7 +14,7 @@ SOURCES: tuple[Callable[[Case], list[Finding]], ...] = (
 
 def advise(case: Case) -> list[Finding]:
     """Return what is worth changing; a pure function, some milliseconds for a hundred nodes."""
-    found = [option.finding for option, _ in choice.until(case, 0)]
+    found = [one for one, _ in choice.until(case, 0)]
     found += [finding for source in SOURCES for finding in source(case)]
     least = LEAST_SHARE * case.peak_bytes
     return sorted((one for one in found if one.saves.high >= least > 0), key=_rank)
@@ -29,8 +29,7 @@ def advise_into(case: Case, target_bytes: int, off_bytes: int = 0) -> list[tuple
     now = choice.expected(case, [])
     if now.high <= target_bytes:
         return []
-    made = choice.until(case, target_bytes - off_bytes)
-    steps = [(option.finding, after) for option, after in made]
+    steps = choice.until(case, target_bytes - off_bytes)
     after = steps[-1][1] if steps else now
     if after.high + off_bytes > target_bytes:
         for finding in guard.findings(case, anywhere=True):

@@ -23,7 +23,7 @@ from .advise import advise, advise_into
 from .applied import applied
 from .case import Case, Surroundings
 from .estimate import estimate
-from .finding import Finding, Saves
+from .finding import Bounds, Finding
 from .fits import fits
 from .from_run import case_of
 from .slower import Slower, same_nodes
@@ -128,7 +128,7 @@ class Advisor:
     def _json(self, case: Case, finding: Finding) -> dict[str, Any]:
         if _is_of_peak(finding):
             low, high = finding.saves
-            wide = Saves(max(low - PIECE, 0), min(high + PIECE, case.peak_bytes))
+            wide = Bounds(max(low - PIECE, 0), min(high + PIECE, case.peak_bytes))
             finding = replace(finding, saves=wide)
         return finding.as_json()
 

@@ -3,30 +3,19 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..base.graph import TYPE_OF_KIND, Graph, Prompt
 from ..base.node_types import Registry
 from ..base.prompt_node import constants, strings
 from ..host.types import ModelFacts
 from ..record.memory import Peak
-from .finding import Saves
+from .finding import NOTHING, Bounds, Gone
 
 TIGHT = 0.9  # of the device: beyond it others take freed pages at once
 
 
-class Bounds(NamedTuple):
-    """Bytes that were certainly there, and the most that may have been."""
-
-    low: int
-    high: int
-
-
-NOTHING = Bounds(0, 0)
 CAST = "cast:"  # prefix of the id of a model that only becomes smaller
-# By node and by what it is (a model's id, or another name): how many bytes of it are no longer on
-# the device while that node runs.
-Gone = Mapping[tuple[str, str], Bounds]
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,10 +175,10 @@ class Case:
         high = [step.at_most - less.get(step.node_id, NOTHING).low for step in self.steps]
         return Bounds(max([0, *low]), max([0, *high]))
 
-    def saved(self, gone: Gone) -> Saves:
+    def saved(self, gone: Gone) -> Bounds:
         """Return how much lower the peak is then."""
         after, peak = self.after(gone), self.peak_bytes
-        return Saves(max(peak - after.high, 0), max(peak - after.low, 0))
+        return Bounds(max(peak - after.high, 0), max(peak - after.low, 0))
 
 
 def together(*parts: Gone) -> dict[tuple[str, str], Bounds]:

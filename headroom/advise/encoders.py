@@ -6,14 +6,14 @@ If a node encodes in another way, an Offload Model follows it instead.
 from collections.abc import Iterator
 
 from .case import Case, Step
-from .finding import Json
-from .option import Option, named, option
+from .finding import Finding, Json
+from .option import named, option
 from .steps import OFFLOAD, encode_instead, insert
 
 CORE_ENCODE = "CLIPTextEncode"
 
 
-def options(case: Case, step: Step) -> Iterator[Option]:
+def options(case: Case, step: Step) -> Iterator[Finding]:
     """Yield a way to free each text encoder that is idle while `step` runs."""
     encoders = [m for m, facts in case.models.items() if facts.kind == "text encoder"]
     for model_id in encoders:

@@ -1,5 +1,6 @@
 """One piece of advice: what to change, what it saves, and the figures that it is based on."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -63,11 +64,17 @@ SENTENCES = {  # by the kind of a finding
 }
 
 
-class Saves(NamedTuple):
-    """By how many bytes a run's peak becomes lower: at least and at most."""
+class Bounds(NamedTuple):
+    """Bytes: the least that it certainly is, and the most that it may be."""
 
     low: int
     high: int
+
+
+NOTHING = Bounds(0, 0)
+# By node and by what it is (a model's id, or another name): how many bytes of it are no longer on
+# the device while that node runs.
+Gone = Mapping[tuple[str, str], Bounds]
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,7 @@ class Finding:
     """
 
     kind: str
-    saves: Saves
+    saves: Bounds  # of a run's peak
     values: Json
     measured_on: Json
     node_ids: tuple[str, ...] = ()
@@ -87,6 +94,7 @@ class Finding:
     cost: Cost = "none"
     edit: Json | None = None
     measured: Json | None = field(default=None, compare=False)
+    gone: Gone = field(default_factory=dict, compare=False)  # from the device, with this change
 
     @property
     def id(self) -> str:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from .case import CAST as SMALLER
-from .case import Bounds, Case, Step
-from .option import Option, named, option
+from .case import Case, Step
+from .finding import Bounds, Finding
+from .option import named, option
 from .steps import CAST, insert, wire_of
 from .words import amounts
 
@@ -12,7 +13,7 @@ LEAST_SHARE = 0.5  # of a model's bytes that are float32
 KEPT = 0.1  # of them that a cast may keep (norms, embeddings of time)
 
 
-def options(case: Case, step: Step) -> Iterator[Option]:
+def options(case: Case, step: Step) -> Iterator[Finding]:
     """Yield a cast of each float32 model that is there while `step` runs."""
     if not case.around.can_bf16:
         return

@@ -6,7 +6,8 @@ from ..base.node_types import Registry
 from ..record.memory import Reading, Use
 from ..record.nodes import NodeRecord
 from ..record.run import Run
-from .case import Bounds, Case, Step, Surroundings
+from .case import Case, Step, Surroundings
+from .finding import Bounds
 
 
 def case_of(

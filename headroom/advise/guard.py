@@ -7,7 +7,7 @@ from ..base.device import in_mib
 from ..base.guards import guarded
 from ..base.node_types import GUARD_CLASS
 from .case import Case, Step
-from .finding import Finding, Json, Saves
+from .finding import Bounds, Finding, Json
 from .steps import insert
 from .words import amounts
 
@@ -39,7 +39,7 @@ def _finding(case: Case, step: Step, edit: list[Json], failed: bool) -> Finding:
     made = max(step.peak.at_least - step.held_bytes, 0)
     nodes = list(dict.fromkeys(node for part in edit for node, _ in part["to"]))
     return Finding(
-        kind="oom_guard", saves=Saves(asked, max(used + made // 2, asked)),
+        kind="oom_guard", saves=Bounds(asked, max(used + made // 2, asked)),
         values={"node": step.name, "node_id": step.node_id, "failed": failed,
                 **({"sentence": "oom_guard_failed"} if asked else {}),
                 **amounts(peak=step.peak.at_least, **({"asked": asked} if asked else {}))},

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from ..base.graph import MODELS, Source, Wire
 from ..base.loops import Loops, leaves_loop, loops_of
-from .case import NOTHING, Bounds, Case, Step
-from .finding import Json
-from .option import Option, named, option
+from .case import Case, Step
+from .finding import NOTHING, Bounds, Finding, Json
+from .option import named, option
 from .steps import OFFLOAD, PURGE, alike, entry_wire, insert, wire_of
 
 
-def options(case: Case, step: Step) -> Iterator[Option]:
+def options(case: Case, step: Step) -> Iterator[Finding]:
     """Yield the way to free what is idle while `step` runs; for encoders see encoders.py."""
     if step.prompt_node not in case.prompt:
         return

@@ -3,7 +3,7 @@
 from ..base.device import in_mib
 from ..base.loops import loops_of, output_loops
 from .case import Case
-from .finding import Finding, Saves
+from .finding import Bounds, Finding
 from .steps import PURGE, insert
 from .words import amounts
 
@@ -24,7 +24,7 @@ def findings(case: Case) -> list[Finding]:
     left = sum(held.high for held in goes.values()) + last.spare_bytes
     models = ", ".join(case.models[m].file or case.models[m].class_name for m in goes)
     return [Finding(
-        kind="purge_between", saves=Saves(sum(held.low for held in goes.values()), left),
+        kind="purge_between", saves=Bounds(sum(held.low for held in goes.values()), left),
         values={"sentence": "purge_at_end", "node": last.name, "node_id": last.node_id,
                 "model": models, "after": True, **amounts(left=left)},
         measured_on={"node_id": last.node_id, "left_mib": in_mib(left)},

@@ -1,39 +1,29 @@
-"""A change that may become a finding: what it is, and what it takes off the device, and where."""
+"""A finding about what was on the device while a node ran; it may be chosen or not."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from ..base.device import in_mib
 from ..base.said import joined, said
-from .case import NOTHING, Case, Gone, Step, less_by_node
-from .finding import Cost, Finding, Json, Saves
+from .case import Case, Step, less_by_node
+from .finding import NOTHING, Cost, Finding, Gone, Json
 from .words import amounts
-
-
-@dataclass(frozen=True, eq=False)
-class Option:
-    """`gone`: what is no longer on the device while which nodes run."""
-
-    finding: Finding
-    gone: Gone
 
 
 def option(
     kind: str, step: Step, steps: list[Json], gone: Gone,
     nodes: list[str], cost: Cost = "seconds", **values: Any,
-) -> Option:
-    """Return an option about what was on the device while `step` ran."""
+) -> Finding:
+    """Return a finding; what it saves is known when others are chosen too."""
     less = less_by_node(gone).get(step.node_id, NOTHING)
-    finding = Finding(
-        kind=kind, saves=Saves(0, 0),
+    return Finding(
+        kind=kind, saves=NOTHING,
         values={"node": step.name, "node_id": step.node_id,
                 **amounts(held=less.high, peak=step.peak.at_least), **values},
         measured_on={"node_id": step.node_id, "peak_mib": in_mib(step.peak.at_least),
                      "held_mib": in_mib(less.high)},
         node_ids=tuple(nodes), changes_picture=cost == "picture", cost=cost,
-        edit={"steps": steps},
+        edit={"steps": steps}, gone=gone,
     )
-    return Option(finding, gone)
 
 
 def named(case: Case, *models: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..base.device import MIB, in_mib
 from ..host.adapter import LEAVES_VRAM
 from .case import Case
-from .finding import Finding, Saves
+from .finding import Bounds, Finding
 from .words import amounts
 
 TORCH = "https://pytorch.org/docs/stable/notes/cuda.html#memory-management"
@@ -29,11 +29,11 @@ def _others(case: Case) -> Iterator[Finding]:
         return
     values = {"process": name, **amounts(held=held)}
     measured = {"process": name, "held_mib": in_mib(held)}
-    yield Finding("other_process", Saves(0, held), values, measured)
+    yield Finding("other_process", Bounds(0, held), values, measured)
     flag = next(filter(case.around.has_flag, LEAVES_VRAM), None)
     if case.around.failure and flag is not None:
         whole = {**values, "flag": flag, "gib": round(mib / 1024 + 0.5, 1)}
-        yield Finding("reserve", Saves(0, held), whole, measured, cost="seconds")
+        yield Finding("reserve", Bounds(0, held), whole, measured, cost="seconds")
 
 
 def _allocator(case: Case) -> Iterator[Finding]:
@@ -47,8 +47,8 @@ def _allocator(case: Case) -> Iterator[Finding]:
     if case.around.failure or (case.total_bytes and
                                case.peak_bytes > NEARLY_FULL * case.total_bytes):
         if known.get("can_expand"):  # one of the two: both are values of the same variable
-            yield Finding("expandable_segments", Saves(0, step.spare_bytes),
+            yield Finding("expandable_segments", Bounds(0, step.spare_bytes),
                           {**values, "source": TORCH}, measured)
         elif not known.get("threshold"):
-            yield Finding("gc_threshold", Saves(0, step.spare_bytes),
+            yield Finding("gc_threshold", Bounds(0, step.spare_bytes),
                           {**values, "threshold": THRESHOLD, "source": TORCH}, measured)

@@ -78,21 +78,19 @@ def _flags(words: Sequence[str]) -> list[str]:
     return [word.split("=")[0] for word in words if word.startswith("--") or _number(word)]
 
 
-def _figures(data: Any, kept: frozenset[str] = KEPT) -> Any:
+def _figures(data: Any, name: str = "", kept: frozenset[str] = KEPT) -> Any:
     """Return `data` with its figures, and only those strings that a report may have."""
-    if isinstance(data, Mapping):
-        pairs = ((name, _kept(name, value, kept)) for name, value in data.items())
-        return {name: value for name, value in pairs if value is not LEFT_OUT}
-    return [value for part in data if (value := _kept("", part, kept)) is not LEFT_OUT]
-
-
-def _kept(name: str, value: Any, kept: frozenset[str]) -> Any:
-    if isinstance(value, str):
+    if isinstance(data, str):
         if name == "error":
-            return _SIZES.findall(value)
-        is_id = _number(value) if name.endswith("node_id") else _uuid(value)
-        return value if name in kept or is_id else LEFT_OUT
-    if isinstance(value, (Mapping, list, tuple)):
-        # The values in a sentence may be names of nodes or files.
-        return _figures(value, kept & {"template"} if name == "values" else kept)
-    return value
+            return _SIZES.findall(data)
+        is_id = _number(data) if name.endswith("node_id") else _uuid(data)
+        return data if name in kept or is_id else LEFT_OUT
+    # The values in a sentence may be names of nodes or files.
+    kept = kept & {"template"} if name == "values" else kept
+    if isinstance(data, Mapping):
+        found = {key: _figures(value, key, kept) for key, value in data.items()}
+        return {key: value for key, value in found.items() if value is not LEFT_OUT}
+    if isinstance(data, (list, tuple)):
+        parts = [_figures(part, "", kept) for part in data]
+        return [part for part in parts if part is not LEFT_OUT]
+    return data

@@ -1,7 +1,8 @@
 """A run of a text-to-image prompt as the findings see it: tests change what they are about."""
 
 from headroom.advise.advise import advise
-from headroom.advise.case import Bounds, Case, Step, Surroundings
+from headroom.advise.case import Case, Step, Surroundings
+from headroom.advise.finding import Bounds
 from headroom.base.node_types import NodeType
 from headroom.host.types import ModelFacts
 from headroom.record.memory import Peak

@@ -10,7 +10,7 @@ from headroom.advise.about_run import about_strain
 from headroom.advise.advisor import Advisor
 from headroom.advise.applied import applied
 from headroom.advise.edit import apply_edit
-from headroom.advise.finding import Finding, Saves
+from headroom.advise.finding import Bounds, Finding
 from headroom.advise.words import lines_of
 from headroom.base.graph import Graph
 from headroom.base.guards import guarded
@@ -189,7 +189,7 @@ def test_lines_of_advice_are_numbered_and_an_unknown_run_has_none(advisor, first
     assert advisor.lines("nobody") == []
 
 
-FINDING = Finding("offload_after", Saves(1, 2), {}, {}, ("3",), edit={"steps": [
+FINDING = Finding("offload_after", Bounds(1, 2), {}, {}, ("3",), edit={"steps": [
     {"op": "insert", "ref": "a", "class_type": "HeadroomOffloadModel", "inputs": {}, "out": 1,
      "from": ["6", 0], "through": "after", "to": [["3", "positive"]],
      "links": {"model": ["4", 1]}}]})
@@ -206,7 +206,7 @@ def test_of_two_pieces_of_advice_with_one_class_the_values_tell_which_was_follow
         step = {"op": "replace", "node": "6", "class_type": "HeadroomEncodeToCPU",
                 "keep": {"clip": "clip", "text": "text"}, "inputs": {"cache": cache},
                 "outputs": {"0": 0}}
-        return Finding("encode_to_cpu", Saves(1, 2), {}, {}, node_ids, edit={"steps": [step]})
+        return Finding("encode_to_cpu", Bounds(1, 2), {}, {}, node_ids, edit={"steps": [step]})
 
     disk, plain = encoding(("6", "7"), "disk"), encoding(("6",), "off")
     assert applied(PROMPT, apply_edit(PROMPT, plain.edit), [disk, plain]) == [plain]
