@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .advise.advisor import Advisor, use_advisor
+from .advise.advisor import Advisor
+from .advise.report import use_advisor
 from .api.gate import Gate
 from .api.ram_stop import Node, RamStop
 from .base import garbage

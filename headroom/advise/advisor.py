@@ -175,16 +175,3 @@ def _peak(run: Run, case: Case) -> int | None:
         return None
     peak = run.peaks[run.devices.index(case.device)]
     return None if peak is None else peak.at_least
-
-
-_current: Advisor | None = None
-
-
-def current_advisor() -> Advisor | None:
-    """Return the advisor of this server; None if none was started."""
-    return _current
-
-
-def use_advisor(advisor: Advisor) -> None:
-    global _current
-    _current = advisor
