@@ -3,15 +3,13 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
+from ..actions.offload import Scope, Target
+from ..actions.purge import Unload
 from ..base.ceiling import EXPECTED
 from ..base.said import said
 
-UNLOADS = ("all models", "all but keep", "no models")
-SCOPES = ("this model", "every other model")
-TARGETS = ("CPU", "disk")
 QUEUE_ACTIONS = ("queue again", "discard")
 MAX_RUNS_ASKED = 50
 MAX_BODY_BYTES = 64 * 1024
@@ -25,35 +23,19 @@ class BadRequest(ValueError):
     """The request cannot be understood; the message is one sentence for the sender."""
 
 
-@dataclass(frozen=True)
-class PurgeRequest:
-    unload: Any = "all models"
-    keep: tuple[str, ...] = ()
-    only_below_free_mib: int = 0
-    free_ram: bool = False
-    reset_node_cache: bool = False
-    free_mib: int | None = None
-
-
-@dataclass(frozen=True)
-class OffloadRequest:
-    model: str
-    scope: Any = "this model"
-    to: Any = "CPU"
-
-
-def purge_request(body: bytes) -> PurgeRequest:
-    """Read the body of POST /headroom/purge; an empty one means the defaults."""
-    fields = _fields(body, *PurgeRequest.__dataclass_fields__)
-    found = PurgeRequest(
-        unload=_choice(fields, "unload", UNLOADS),
-        keep=tuple(_field(fields, "keep", _are_words, "a list of model ids", [])),
-        only_below_free_mib=_count(fields, "only_below_free_mib"),
-        free_ram=_flag(fields, "free_ram"),
-        reset_node_cache=_flag(fields, "reset_node_cache"),
-        free_mib=_count(fields, "free_mib") if "free_mib" in fields else None,
-    )
-    if (found.unload == "all but keep") != bool(found.keep):
+def purge_request(body: bytes) -> dict[str, Any]:
+    """Read the body of POST /headroom/purge as arguments of `purge`; an empty one: the defaults."""
+    fields = _fields(body, "unload", "keep", "only_below_free_mib", "free_ram", "reset_node_cache",
+                     "free_mib")
+    found = {
+        "unload": _choice(fields, "unload", get_args(Unload)),
+        "keep": _field(fields, "keep", _are_words, "a list of model ids", []),
+        "only_below_free_mib": _count(fields, "only_below_free_mib"),
+        "free_ram": _flag(fields, "free_ram"),
+        "reset_node_cache": _flag(fields, "reset_node_cache"),
+        "free_mib": _count(fields, "free_mib") if "free_mib" in fields else None,
+    }
+    if (found["unload"] == "all but keep") != bool(found["keep"]):
         raise BadRequest(
             "Expected the ids of models in `keep` together with `unload` = 'all but keep', "
             "but got only one of the two."
@@ -61,14 +43,13 @@ def purge_request(body: bytes) -> PurgeRequest:
     return found
 
 
-def offload_request(body: bytes) -> OffloadRequest:
-    """Read the body of POST /headroom/offload."""
-    fields = _fields(body, *OffloadRequest.__dataclass_fields__)
+def offload_request(body: bytes) -> dict[str, Any]:
+    """Read the body of POST /headroom/offload as arguments of `offload`; `value`: an id."""
+    fields = _fields(body, "model", "scope", "to")
     model = _field(fields, "model", lambda value: isinstance(value, str),
                    "the id of a loaded model as GET /headroom/memory lists them")
-    return OffloadRequest(
-        model, _choice(fields, "scope", SCOPES), _choice(fields, "to", TARGETS)
-    )
+    return {"value": model, "scope": _choice(fields, "scope", get_args(Scope)),
+            "to": _choice(fields, "to", get_args(Target))}
 
 
 def rescue_request(body: bytes) -> str:

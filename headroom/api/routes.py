@@ -30,10 +30,9 @@ from .gate import Gate
 from .memory_now import MemoryNow
 from .metrics import Metrics
 from .ready import readiness
-from .requests import MAX_BODY_BYTES, MAX_PROMPT_BYTES, OffloadRequest, PurgeRequest
+from .requests import MAX_BODY_BYTES, MAX_PROMPT_BYTES
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
-Asked = TypeVar("Asked")
 Done = TypeVar("Done")
 READERS = 4
 
@@ -114,12 +113,12 @@ class Routes:
 
         return _handler(handled)
 
-    def _act(self, read: Callable[[bytes], Asked], do: Callable[[Asked], Any]) -> Handler:
+    def _act(self, read: Callable[[bytes], dict[str, Any]], do: Callable[..., Any]) -> Handler:
         """Return a handler that reads a request first, and does it when nothing else runs."""
 
         async def handled(request: web.Request) -> Answer:
             asked = read(await body_of(request))
-            return as_json(await self.gate.act(partial(_as_nodes_do, do, asked)))
+            return as_json(await self.gate.act(partial(_as_nodes_do, partial(do, **asked))))
 
         return _handler(handled)
 
@@ -131,7 +130,7 @@ class Routes:
         asked = requests.limit_request(await body_of(request))
         await self._in_thread(partial(self.limit.set, asked))
         with suppress(Refused):
-            await self.gate.act(partial(_as_nodes_do, Limit.give_back, self.limit))
+            await self.gate.act(partial(_as_nodes_do, self.limit.give_back))
         return as_json(self.limit.as_json())
 
     # ---------------------------------------------------- in a thread
@@ -185,21 +184,17 @@ class Routes:
         return as_json(self.queues.discard() if is_discarded else self.queues.queue_again())
 
 
-def _as_nodes_do(do: Callable[[Asked], Any], asked: Asked) -> Any:
+def _as_nodes_do(do: Callable[[], Done]) -> Done:
     """Handle weights in inference mode, as nodes do."""
     with torch.inference_mode():
-        return do(asked)
+        return do()
 
 
-def _purge(asked: PurgeRequest) -> dict[str, object]:
-    keep = patchers_named(list(asked.keep)) or None
-    report = purge(
-        asked.unload, keep, asked.only_below_free_mib, asked.free_ram, asked.reset_node_cache,
-        asked.free_mib,
-    )
-    reached = {} if asked.free_mib is None else {"reached_free_mib": in_mib(free_bytes())}
+def _purge(keep: list[str], free_mib: int | None, **asked: Any) -> dict[str, object]:
+    report = purge(keep=patchers_named(keep) or None, free_mib=free_mib, **asked)
+    reached = {} if free_mib is None else {"reached_free_mib": in_mib(free_bytes())}
     return {**report.as_json(), **reached}
 
 
-def _offload(asked: OffloadRequest) -> dict[str, object]:
-    return offload(patchers_named([asked.model]), asked.scope, asked.to).as_json()
+def _offload(value: str, **asked: Any) -> dict[str, object]:
+    return offload(patchers_named([value]), **asked).as_json()

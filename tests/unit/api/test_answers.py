@@ -83,7 +83,7 @@ def assert_is_a_sentence(answer):
 @pytest.mark.parametrize(("error", "status", "words"), ERRORS)
 @pytest.mark.parametrize("route", ["purge", "offload", "rescue"])
 def test_whatever_an_action_raises_becomes_a_sentence(monkeypatch, error, status, words, route):
-    def fail(*_):
+    def fail(*_, **__):
         raise error
 
     monkeypatch.setattr(module, "purge", fail)
@@ -161,7 +161,7 @@ HOSTILE_BODIES = [
 @pytest.mark.parametrize("path", ["purge", "offload", "rescue"])
 def test_a_hostile_body_never_makes_a_5xx(monkeypatch, path, body):
     report = SimpleNamespace(as_json=lambda: {"headline": "nothing"})
-    monkeypatch.setattr(module, "purge", lambda *_: report)
+    monkeypatch.setattr(module, "purge", lambda **_: report)
     [(status, answer)] = asked(("POST", f"/headroom/{path}", body))
     assert status in (200, 400, 404, 409)
     if status != 200:
