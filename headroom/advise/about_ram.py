@@ -134,15 +134,11 @@ def _flags(run: Run, server: Server, peak: int) -> Iterator[Part]:
     if server.cache_flag == "--high-ram" or (server.cache_flag and is_cache_large):
         yield "ram_without", {"flag": server.cache_flag, **amounts(cached=cached)}, ()
     elif is_cache_large and server.has_flag("--cache-ram"):
-        yield "ram_headroom", {"flag": "--cache-ram", "gib": _headroom_gib(run, server),
-                               **amounts(cached=cached)}, ()
+        grown = [(one.after.rss_bytes or 0) - (one.before.rss_bytes or 0)
+                 for one in run.nodes.records.values() if one.before and one.after]
+        # Free before each node: the RAM of the largest one, and a part of all.
+        wanted = max([0, *grown]) + HEADROOM * server.limit_bytes
+        gib = math.ceil(max(wanted / MIB / 1024, 2 * server.kept_free_gib))
+        yield "ram_headroom", {"flag": "--cache-ram", "gib": gib, **amounts(cached=cached)}, ()
     elif not (server.cache_flag or server.kept_free_gib) and server.has_flag("--cache-none"):
         yield "ram_cache", {"flag": "--cache-none"}, ()
-
-
-def _headroom_gib(run: Run, server: Server) -> int:
-    """Return how much must be free before each node: RAM of the largest node, and 10 % of RAM."""
-    grown = [(one.after.rss_bytes or 0) - (one.before.rss_bytes or 0)
-             for one in run.nodes.records.values() if one.before and one.after]
-    wanted = max([0, *grown]) + HEADROOM * server.limit_bytes
-    return math.ceil(max(wanted / MIB / 1024, 2 * server.kept_free_gib))

@@ -1,7 +1,7 @@
 """Advice on the runs of this server: their records, and their prompts from ComfyUI's history."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -152,16 +152,12 @@ class Advisor:
             followed = applied(case.prompt, self._prompt(later), findings)
             peak = self.recorder.look(later, lambda run: _peak(run, case)) if followed else None
             if peak is not None:
-                saved = case.peak_bytes - peak
-                return [_with_measured(one, followed, saved, later) for one in findings]
+                counted = [one for one in followed if _is_of_peak(one)]
+                saved = {"mib": in_mib(case.peak_bytes - peak), "run": later}
+                return [replace(one, measured={**saved, "together": [
+                    other.id for other in counted if other is not one]})
+                    if one in counted else one for one in findings]
         return findings
-
-
-def _with_measured(finding: Finding, followed: Sequence[Finding], saved: int, run: str) -> Finding:
-    if finding not in followed or not _is_of_peak(finding):
-        return finding
-    together = [other.id for other in followed if other is not finding and _is_of_peak(other)]
-    return replace(finding, measured={"mib": in_mib(saved), "run": run, "together": together})
 
 
 def _is_of_peak(finding: Finding) -> bool:

@@ -12,16 +12,6 @@ def short_text(amount_bytes: float) -> str:
     return f"{amount:.{digits}f}".removesuffix(".0") + f" {unit}"
 
 
-def saves_text(low_mib: float, high_mib: float) -> str:
-    """Return a range in a form for people."""
-    low, high = short_text(low_mib * 2**20), short_text(high_mib * 2**20)
-    if low == high:
-        return f"saves about {high}"
-    if low_mib < 1:
-        return f"saves up to {high}"
-    return f"saves {low} to {high}"
-
-
 def lines_of(advice: Sequence[Mapping[str, Any]], most: int = 5) -> list[str]:
     """Return advice as numbered lines of text, with what each saves."""
     told = [f"{number}. {one['text']}" + (f" ({_saving(one)})" if one["saves_mib"][1] else "")
@@ -32,7 +22,9 @@ def lines_of(advice: Sequence[Mapping[str, Any]], most: int = 5) -> list[str]:
 
 
 def _saving(one: Mapping[str, Any]) -> str:
-    saves = saves_text(*one["saves_mib"])
+    low, high = (short_text(mib * 2**20) for mib in one["saves_mib"])
+    saves = (f"saves about {high}" if low == high else f"saves up to {high}"
+             if one["saves_mib"][0] < 1 else f"saves {low} to {high}")
     if one["kind"] == "oom_guard":
         return f"{saves} of what it needs"
     if not (measured := one.get("measured_mib")):

@@ -7,7 +7,7 @@ from typing import Any
 import psutil
 
 from ..base.cgroup import cgroup_memory
-from ..measure.snapshot import DeviceMemory, Snapshot, snapshot
+from ..measure.snapshot import DeviceMemory, snapshot
 from ..models.loaded import loaded_models
 
 DEVICE_FIGURES: tuple[tuple[str, str, Callable[[DeviceMemory], int | None]], ...] = (
@@ -41,19 +41,15 @@ def gauges(queue_lengths: Callable[[], tuple[int, int]]) -> Iterator[Any]:
                  *((device.device, device.name, 1) for device in memory.devices))
     yield family("models_loaded_bytes", "Weights on a device, by kind of model.",
                  ("device", "kind"), *((*place, size) for place, size in weights.items()))
-    for name, text, value in _ram(memory):
-        yield family(name, text, (), (value,))
-    running, pending = queue_lengths()
-    yield family("queue_prompts", "Prompts that run or wait.", ("state",),
-                 ("running", running), ("pending", pending))
-
-
-def _ram(memory: Snapshot) -> list[tuple[str, str, int | None]]:
     group, machine = cgroup_memory(), psutil.virtual_memory()
-    return [
+    for name, text, value in (
         ("ram_total_bytes", "RAM of the machine.", int(machine.total)),
         ("ram_available_bytes", "RAM that is available now.", int(machine.available)),
         ("process_resident_bytes", "RAM of this process.", memory.rss_bytes),
         ("cgroup_limit_bytes", "RAM that the container may use.", group.limit if group else None),
         ("cgroup_used_bytes", "RAM that the container uses.", group.used if group else None),
-    ]
+    ):
+        yield family(name, text, (), (value,))
+    running, pending = queue_lengths()
+    yield family("queue_prompts", "Prompts that run or wait.", ("state",),
+                 ("running", running), ("pending", pending))

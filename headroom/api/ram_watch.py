@@ -77,7 +77,7 @@ class RamWatch:
 
     def before_prompt(self) -> None:
         """Make room before the first node of a prompt, in the thread that runs it."""
-        self.something_happens()
+        self._tried = False
         self._at, self._lowest, self._fall = (None, None), None, RamFall()
         self._prompt = next(iter(self._prompts()), {})
         self._loading = loading_nodes(self._prompt) if self._wanted else frozenset()
@@ -108,7 +108,7 @@ class RamWatch:
         if not self._prompts():
             self._at = (None, None)
             self._amid.clear()
-        self.something_happens()
+        self._tried = False  # other models may be idle now
 
     def after_prompt(self) -> tuple[str, RamLow, dict[str, Any] | None] | None:
         """Return the prompt in which RAM nearly ran out, if it did, and who holds it now.
@@ -120,10 +120,6 @@ class RamWatch:
         if lowest is None or lowest[1] >= LOW * (total := ram_total_bytes()):
             return None
         return lowest[0], RamLow(lowest[1], total), self._held.now(snapshot())
-
-    def something_happens(self) -> None:
-        """A prompt begins or ends: other models may be idle now."""
-        self._tried = False
 
     async def look(self) -> None:
         """Make room if RAM is short and no prompt runs or waits; else the next prompt makes it."""

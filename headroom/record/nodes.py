@@ -51,7 +51,7 @@ class NodeRecord:
         self.opened = reading
         self.interrupted_by = None
         self.before = self.before or reading
-        self.raise_peaks(now(reading))
+        self.peaks = larger(self.peaks, now(reading))
 
     def close(self, reading: Reading) -> None:
         if self.opened is not None:
@@ -59,7 +59,7 @@ class NodeRecord:
             self.opened = None
         self.status = "waiting"
         self.after = reading
-        self.raise_peaks(now(reading))
+        self.peaks = larger(self.peaks, now(reading))
 
     def strained(self, strain: Strain) -> None:
         """Add what slowed the machine down while the node ran: swap, disk reads, spilled VRAM."""
@@ -69,9 +69,6 @@ class NodeRecord:
             before = self._at_first = self._at_first or strain
             self.read_bytes = max(0, strain.read_bytes - (before.read_bytes or 0))
             self.read_seconds = strain.read_seconds - before.read_seconds
-
-    def raise_peaks(self, peaks: Peaks) -> None:
-        self.peaks = larger(self.peaks, peaks)
 
 
 class NodeTable:
@@ -91,7 +88,10 @@ class NodeTable:
         record = self._record(node_id)
         self._others_end(node_id, record, reading)
         if record is None:
-            self._leave_out(node_id)
+            if self._describe is not None:
+                info = self._describe(node_id)
+                title, count = self.left_out.get(info.display_node_id, (info.title, 0))
+                self.left_out[info.display_node_id] = title, count + 1
             return
         if record.opened is not None:
             # Started again without an end: until now it had only asked for lazy inputs.
@@ -172,12 +172,6 @@ class NodeTable:
                 self._close(other_id, reading)
             elif other.interrupted_by is None:
                 other.interrupted_by = reading
-
-    def _leave_out(self, node_id: str) -> None:
-        if self._describe is not None:
-            info = self._describe(node_id)
-            title, count = self.left_out.get(info.display_node_id, (info.title, 0))
-            self.left_out[info.display_node_id] = title, count + 1
 
     def _close(self, node_id: str, reading: Reading) -> None:
         self._open.pop(node_id).close(reading)

@@ -26,11 +26,6 @@ class SeenError(NamedTuple):
     shown: str | None = None  # the node on the canvas, if a loop made `node_id` from it
 
     @classmethod
-    def stop(cls, node_id: str, text: str) -> "SeenError":
-        """A prompt is interrupted before RAM runs out; `text` says so."""
-        return cls(node_id, "RAM", "Interrupted", text, (), is_stop=True)
-
-    @classmethod
     def of(
         cls, error: BaseException, node_id: str | None, models: list[LoadedModel]
     ) -> "SeenError":

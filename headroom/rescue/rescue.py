@@ -80,7 +80,7 @@ class Rescue:
         """A prompt is about to be interrupted before RAM runs out (in a thread of ours)."""
         running = self._running
         if running is not None and running.prompt_id == prompt_id:
-            running.heard = SeenError.stop(node_id, text)
+            running.heard = SeenError(node_id, "RAM", "Interrupted", text, (), is_stop=True)
 
     def queue_is_cleared(self) -> None:
         """Somebody emptied the queue (in the server's thread): what runs gets no rerun."""

@@ -329,7 +329,7 @@ def test_without_a_model_to_move_it_is_tried_once_a_prompt_and_logged_once(caplo
     assert spared["calls"] == 1 and len(caplog.records) == 1
     assert "no idle model is left to go" in caplog.text
     found.before_prompt()
-    found.something_happens()
+    found.prompt_is_over()
     look(found)
     assert spared["calls"] == 3 and len(caplog.records) == 1
     spared["room"] = GIB
