@@ -31,8 +31,7 @@ class Server:
 
     `has_flag(flag)`: whether ComfyUI has that flag and it would change something. `pinned_bytes`:
     what is pinned now. `kept_free_gib`: the value of --cache-ram. `cache_flag`: another flag for
-    the cache. ComfyUI accepts only one flag for the cache. `is_disk_default`: --fast-disk is on by
-    default.
+    the cache. ComfyUI accepts only one flag for the cache.
     """
 
     limit_bytes: int
@@ -40,7 +39,6 @@ class Server:
     pinned_bytes: int = 0
     kept_free_gib: float = 0.0
     cache_flag: str | None = None
-    is_disk_default: bool = False
 
 
 def about_ram(
@@ -126,7 +124,8 @@ def _flags(run: Run, server: Server, peak: int) -> Iterator[Part]:
                              **amounts(pinned=server.pinned_bytes)}, ()
     is_paged = any(held.model.is_dynamic for record in run.nodes.records.values()
                    if record.after is not None for held in record.after.models)
-    if is_paged and server.has_flag("--fast-disk") and not server.is_disk_default:
+    is_default = server.has_flag("--disable-fast-disk")
+    if is_paged and server.has_flag("--fast-disk") and not is_default:
         yield "ram_disk", {"flag": "--fast-disk"}, ()
     cached = 0 if run.ram_held is None else int(
         sum(one["mib"] for one in run.ram_held["cached"]) * MIB)

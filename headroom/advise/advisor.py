@@ -65,8 +65,7 @@ class Advisor:
                     in_mib(max(after.low - PIECE, 0)), in_mib(after.high + PIECE)]}
                 for finding, after in advise_into(case, round(into_gib * 1024 * MIB), PIECE)]
         limit = rss_bytes() + ram_room_bytes()
-        server = Server(limit, has_flag, pinned_bytes(), *cache_flags(),
-                        has_flag("--disable-fast-disk"))
+        server = Server(limit, has_flag, pinned_bytes(), *cache_flags())
         graph = Graph(self._prompt(prompt_id), self.registry)
         about = self.recorder.look(
             prompt_id, lambda run: about_error(run) + about_ram(

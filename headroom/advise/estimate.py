@@ -170,11 +170,12 @@ def _count(graph: Graph, value: Any) -> int:
 
 def _measured(fits: Json) -> tuple[int, int, list[Said]]:
     low, high = (round((mib or 0) * MIB) for mib in fits["smallest_mib"])
-    phrase = (said("A run of the same nodes, files and sizes needed more than {low_mib} here.",
-                   low_mib=low / MIB) if fits["at_least"] else
-              said("A run of the same nodes, files and sizes took {high_mib} of the GPU here; what "
-                   "it used at once was {low_mib}.", high_mib=high / MIB, low_mib=low / MIB))
-    return low, high, [phrase]
+    if fits["at_least"]:
+        return low, high, [said("A run of the same nodes, files and sizes needed more than "
+                                "{low_mib} here.", low_mib=low / MIB)]
+    return low, high, [said(
+        "A run of the same nodes, files and sizes took {high_mib} of the GPU here; what it used at "
+        "once was {low_mib}.", high_mib=high / MIB, low_mib=low / MIB)]
 
 
 def _by_headers(models: list[Model], size: Size) -> tuple[int, int, list[Said]]:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from PIL import Image, ImageDraw, ImageFont
 
 WIDTH, HEIGHT = 1200, 640
 LEFT, RIGHT, TOP, BOTTOM, GAP = 84, 1176, 150, 592, 22
@@ -160,16 +161,12 @@ def _figure(value: float) -> str:
 
 
 def _white(width: int, height: int) -> tuple[Any, Any]:
-    from PIL import Image, ImageDraw
-
     image = Image.new("RGB", (width, height), "white")
     return image, ImageDraw.Draw(image)
 
 
 def _upright(image: Any, at: tuple[float, float], text: str, size: int, anchor: str) -> None:
     """Write a line from bottom to top that starts at `at`, or has its middle there."""
-    from PIL import Image, ImageDraw
-
     font = _font(size)
     left, top, right, bottom = font.getbbox(text)
     patch = Image.new("L", (math.ceil(right - left), math.ceil(bottom - top)), 0)
@@ -180,8 +177,6 @@ def _upright(image: Any, at: tuple[float, float], text: str, size: int, anchor: 
 
 
 def _font(size: int) -> Any:
-    from PIL import ImageFont
-
     try:
         return ImageFont.load_default(size)
     except TypeError:  # Pillow before 10.1 has one small font

@@ -76,7 +76,7 @@ class KeptQueue:
             if self._file is None:
                 return
             running, waiting = self._host.queue_items()
-            if self._written(self._file, lambda file: file.keep(running, waiting)) and self._gone:
+            if self._is_written(self._file.keep, running, waiting) and self._gone:
                 self._take(self._gone)
             (self._ticker.wake if running else self._ticker.rest)()
 
@@ -88,16 +88,16 @@ class KeptQueue:
             return
         self._last = Sample(now, node_id, rss_bytes(), ram_room_bytes())
         with self._lock:
-            self._written(self._file, lambda file: file.note(self._last))
+            if self._file is not None:
+                self._is_written(self._file.note, self._last)
 
-    def _written(self, file: QueueFile | None, write: Callable[[QueueFile], None]) -> bool:
+    def _is_written(self, write: Callable[..., None], *data: Any) -> bool:
         try:
-            if file is not None:
-                write(file)
+            write(*data)
         except DatabaseError as error:
             self._fails(error)
             return False
-        return file is not None
+        return True
 
     def _fails(self, error: Exception) -> None:
         if not self._is_told:
@@ -206,7 +206,7 @@ class KeptQueue:
         for left in self._left:
             prompts = [one for one in left.prompts if one.prompt_id not in gone]
             if prompts:
-                self._written(left.file, lambda file: file.drop(gone))
+                self._is_written(left.file.drop, gone)
                 rest.append(left._replace(prompts=prompts))
             else:
                 left.file.remove()

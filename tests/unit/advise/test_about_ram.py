@@ -68,7 +68,7 @@ def test_flags_that_keep_less_in_ram_are_advised_where_its_peak_speaks_for_them(
     assert kinds(found) == wanted
     assert all("900 MiB of 1 GiB" in one["text"] for one in found)
     assert about_ram(run_of(899), server(*flags)) == []
-    assert "ram_disk" not in kinds(about_ram(run, server(*flags, is_disk_default=True)))
+    assert "ram_disk" not in kinds(about_ram(run, server(*flags, "--disable-fast-disk")))
 
 
 def test_pinned_ram_is_named_where_it_is_a_quarter_of_what_the_run_had():
