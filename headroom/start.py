@@ -92,9 +92,8 @@ def _start() -> None:
         return
     from .actions.ceiling import Limit
     from .actions.make_room import wanted_bytes
-    from .api.gauges import gauges
     from .api.idle import Idle
-    from .api.metrics import Metrics
+    from .api.metrics import Metrics, gauges
     from .api.progress_watch import ProgressWatch
     from .api.ram_watch import RamWatch
     from .api.routes import Routes

@@ -17,8 +17,8 @@ from ..host.node_types import HostRegistry
 from ..measure.journal import Action, listen, note
 from ..models.loaded import loaded_models
 from .finished import Finished, limit_bytes
-from .posted import as_wished
 from .rescue import Rescue
+from .settings import as_wished
 
 
 def make_rescue(outputs_of: Callable[[str], Path | None]) -> Rescue:

@@ -16,8 +16,7 @@ from headroom.actions.to_cpu import move_to_cpu
 from headroom.advise.advisor import Advisor
 from headroom.api import ready
 from headroom.api.gate import Gate
-from headroom.api.gauges import gauges
-from headroom.api.metrics import Metrics
+from headroom.api.metrics import Metrics, gauges
 from headroom.api.routes import Routes
 from headroom.encode.encode import encode_to_cpu
 from headroom.guard.errors import OomGuardError

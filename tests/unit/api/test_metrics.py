@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from headroom.api import gauges as gauges_module
 from headroom.api import metrics as metrics_module
-from headroom.api.gauges import gauges
-from headroom.api.metrics import MAX_CLASSES, Metrics
+from headroom.api.metrics import MAX_CLASSES, Metrics, gauges
 from headroom.base.device import MIB
 from headroom.base.refusals import Refused
 from headroom.host.types import NodeLabel, Outcome
@@ -173,8 +171,8 @@ def moment(monkeypatch):
         DeviceMemory("mps:0", "Other", None, None, 5, None, None),
     )
     models = [LoadedModel(f"m{n}", "VAE", "Net", None, "cuda:0", 7, 9, False, None) for n in (0, 1)]
-    monkeypatch.setattr(gauges_module, "snapshot", lambda: Snapshot(devices, 11, 12))
-    monkeypatch.setattr(gauges_module, "loaded_models", lambda: models)
+    monkeypatch.setattr(metrics_module, "snapshot", lambda: Snapshot(devices, 11, 12))
+    monkeypatch.setattr(metrics_module, "loaded_models", lambda: models)
     return lambda: gauges(lambda: (1, 4))
 
 
@@ -205,7 +203,7 @@ def names_in(text):
 def test_the_dashboard_and_the_page_about_it_name_what_there_is(source, moment, monkeypatch):
     from headroom.base.cgroup import GroupMemory
 
-    monkeypatch.setattr(gauges_module, "cgroup_memory", lambda: GroupMemory(2, 1))
+    monkeypatch.setattr(metrics_module, "cgroup_memory", lambda: GroupMemory(2, 1))
     metrics = Metrics(moment, lambda _: {})
     source.page(metrics)
     page = source.page(metrics)[0].decode()

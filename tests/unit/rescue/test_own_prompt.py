@@ -7,7 +7,7 @@ import pytest
 from support.guard_prompts import Registry, node, picture
 from support.rescue_bench import PROMPT, Bench
 
-from headroom.rescue.posted import as_wished
+from headroom.rescue.settings import as_wished
 
 
 def posted(prompt):
