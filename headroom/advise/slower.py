@@ -6,6 +6,7 @@ except seeds and texts. So it works on values of the same shapes.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..base.device import MIB
@@ -203,38 +204,37 @@ def _of_previews(before: NodeRun, now: NodeRun) -> Iterator[Said]:
                method=method, peak_mib=now.peak_mib, before_mib=before.peak_mib)
 
 
+@dataclass(eq=False)
 class Slower:
-    """Compares a run with those before it, once for each run that is over.
+    """Compares a run with those before it, once for each run that is over."""
 
-    `graph_of(id)` returns a prompt while ComfyUI still knows it.
-    """
+    recorder: Recorder
+    graph_of: Callable[[str], Graph]  # a prompt, while ComfyUI still knows it
 
-    def __init__(self, recorder: Recorder, graph_of: Callable[[str], Graph]) -> None:
-        self._recorder = recorder
-        self._graph_of = graph_of
+    def __post_init__(self) -> None:
         self._nodes: Newest[Key, dict[str, NodeRun]] = Newest()
         self._found: Newest[Key, list[dict[str, Any]]] = Newest()
 
     def of(self, prompt_id: str) -> list[dict[str, Any]]:
         """Return the result of `slower` for a run that is over; empty for an unknown one."""
-        key = self._recorder.look(prompt_id, _key)
+        key = self.recorder.look(prompt_id, _key)
         if key is None:
             return []
         found = self._found.get(key)
         if found is None:
-            ids = self._recorder.newest_ids()
+            ids = self.recorder.newest_ids()
             now, *earlier = [self._nodes_of(one) for one in ids[ids.index(prompt_id):]]
             found = self._found[key] = slower(now, earlier)
         return found
 
     def _nodes_of(self, prompt_id: str) -> dict[str, NodeRun]:
-        key = self._recorder.look(prompt_id, _key)
+        key = self.recorder.look(prompt_id, _key)
         if key is None:
             return {}
         found = self._nodes.get(key)
         if found is None:
-            keys = same_nodes(self._graph_of(prompt_id))
-            found = self._recorder.look(prompt_id, lambda run: nodes_of(run, keys)) or {}
+            keys = same_nodes(self.graph_of(prompt_id))
+            found = self.recorder.look(prompt_id, lambda run: nodes_of(run, keys)) or {}
             self._nodes[key] = found
         return found
 

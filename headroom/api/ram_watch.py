@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,25 +36,22 @@ LOW = 0.1  # of RAM: below this, the record says who held it
 AMPLE, AMPLE_BYTES = 4, 8 * 2**30  # times what must stay free; more than a second can fill
 
 
+@dataclass(eq=False)
 class RamWatch:
     """Reads how much RAM is left (the tightest cgroup limit counts) and makes room in time.
 
-    `prompts()` are those that run and wait, in API format. Models are moved to disk in the thread
-    that runs prompts, before a prompt begins and between two nodes; else through the gate, as with
-    HTTP. While a node runs, only unused heap pages are freed; if RAM keeps falling, `stop`
-    interrupts the prompt.
+    Models are moved to disk in the thread that runs prompts, before a prompt begins and between two
+    nodes; else through the gate, as with HTTP. While a node runs, only unused heap pages are freed;
+    if RAM keeps falling, the prompt is stopped.
     """
 
-    def __init__(
-        self, gate: Gate, loop: asyncio.AbstractEventLoop | None,
-        prompts: Callable[[], Sequence[Mapping[str, Any]]], wanted: int,
-        stop: Callable[[Node], bool] = lambda _: False,
-    ) -> None:
-        self._gate = gate
-        self._loop = loop
-        self._prompts = prompts
-        self._wanted = wanted
-        self._stop = stop
+    gate: Gate
+    loop: asyncio.AbstractEventLoop | None
+    prompts: Callable[[], Sequence[Mapping[str, Any]]]  # that run and wait, in API format
+    wanted: int  # bytes that must stay free; 0: nothing is measured
+    stop: Callable[[Node], bool] = lambda _: False  # interrupts the running prompt
+
+    def __post_init__(self) -> None:
         self._held = SeldomHeld()
         self._lowest: tuple[str, int] | None = None  # the prompt, and the least RAM that was left
         self._stopped: object = None  # the prompt and node that were interrupted last
@@ -68,19 +66,19 @@ class RamWatch:
         self._loading: frozenset[str] = frozenset()  # its nodes that load weights
         self._room = self._began_with = 0  # what was left at the last reading; before that node
         self._looked_at, self._pause = float("-inf"), NEAR_SECONDS
-        self._ample = max(AMPLE_BYTES, LOW * ram_total_bytes(), AMPLE * wanted)
+        self._ample = max(AMPLE_BYTES, LOW * ram_total_bytes(), AMPLE * self.wanted)
 
     def start(self) -> None:
         """Start to read, if the settings ask for it; nothing is read before the first prompt."""
-        if self._wanted:
+        if self.wanted:
             threading.Thread(target=self._wait, name="headroom RAM", daemon=True).start()
 
     def before_prompt(self) -> None:
         """Make room before the first node of a prompt, in the thread that runs it."""
         self._tried = False
         self._at, self._lowest, self._fall = (None, None), None, RamFall()
-        self._prompt = next(iter(self._prompts()), {})
-        self._loading = loading_nodes(self._prompt) if self._wanted else frozenset()
+        self._prompt = next(iter(self.prompts()), {})
+        self._loading = loading_nodes(self._prompt) if self.wanted else frozenset()
         self._amid.set()
         if self._stopped is not None:  # its memory is free in the heap, not yet in the system
             self._stopped = None
@@ -97,7 +95,7 @@ class RamWatch:
             self._fall, self._room = RamFall(), ram_room_bytes()
         self._at = (prompt_id, node_id)
         load = load_bytes(self._prompt, node_id) if node_id in self._loading else 0
-        if self._is_due or (load and ram_room_bytes() < self._wanted + load):
+        if self._is_due or (load and ram_room_bytes() < self.wanted + load):
             self._is_due = False
             self._spare(load)
             self._room = ram_room_bytes()
@@ -105,7 +103,7 @@ class RamWatch:
 
     def prompt_is_over(self) -> None:
         """A prompt has ended; read less often if none follows."""
-        if not self._prompts():
+        if not self.prompts():
             self._at = (None, None)
             self._amid.clear()
         self._tried = False  # other models may be idle now
@@ -125,7 +123,7 @@ class RamWatch:
         """Make room if RAM is short and no prompt runs or waits; else the next prompt makes it."""
         if self._is_short() and not self._tried:
             with suppress(Refused):
-                await self._gate.act(self._spare)
+                await self.gate.act(self._spare)
 
     def look_amid(self) -> None:
         """Read while a node runs: free unused heap pages now, everything else before the next node.
@@ -153,7 +151,7 @@ class RamWatch:
         self._is_due = is_short and not self._tried
         if is_ending and (is_short or is_last) and prompt_id is not None and node_id is not None:
             node = Node(prompt_id, node_id, self._began_with - room)
-            if place != self._stopped and self._stop(node):  # a node may catch it: once for each
+            if place != self._stopped and self.stop(node):  # a node may catch it: once for each
                 self._stopped = place
 
     def _wait(self) -> None:
@@ -168,13 +166,13 @@ class RamWatch:
             else:
                 seconds = IDLE_SECONDS
                 steady.call(self._look_idle)
-                if self._room < self._wanted and not self._tried:
+                if self._room < self.wanted and not self._tried:
                     seconds = SHORT_SECONDS  # the gate may have refused
 
     def _look_idle(self) -> None:
         if self._is_short() and not self._tried and not (
-                self._loop is None or self._loop.is_closed()):
-            asyncio.run_coroutine_threadsafe(self.look(), self._loop).result()
+                self.loop is None or self.loop.is_closed()):
+            asyncio.run_coroutine_threadsafe(self.look(), self.loop).result()
 
     def _pause_seconds(self) -> float:
         if self._fall.may_end:
@@ -183,15 +181,15 @@ class RamWatch:
 
     def _is_short(self, room: int | None = None) -> bool:
         """`room`: bytes that are left, if they were just read, which takes a millisecond."""
-        if self._wanted:
+        if self.wanted:
             self._room = ram_room_bytes() if room is None else room
             self._looked_at = time.monotonic()
-        is_short = self._room < self._wanted
+        is_short = self._room < self.wanted
         self._said = self._said and is_short
         return is_short
 
     def _spare(self, load: int = 0) -> None:
-        steps, wanted = 0, self._wanted + load
+        steps, wanted = 0, self.wanted + load
         try:
             for step in make_room(wanted):
                 self._note(step)
@@ -200,7 +198,7 @@ class RamWatch:
             if before >= wanted:
                 return
             with torch.inference_mode():
-                is_used = used_by(self._prompts())
+                is_used = used_by(self.prompts())
                 if self._at[1] is not None:  # during a prompt only what it certainly does not use
                     spared = spare_ram(wanted, lambda one: is_used(one) is not False)
                 else:
@@ -230,7 +228,7 @@ class RamWatch:
 
     def _told(self, before: int, spared: Spared, load: int) -> str:
         beside = f" beside {mib_text(load)} for what the next node loads" if load else ""
-        asked = (f"{mib_text(before)} of RAM were left, {mib_text(self._wanted)} are to stay free "
+        asked = (f"{mib_text(before)} of RAM were left, {mib_text(self.wanted)} are to stay free "
                  f"({VARIABLE}){beside}")
         if not spared.count:
             return f"{asked}: {spared.refusal or 'no idle model is left to go to disk'}"

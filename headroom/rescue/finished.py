@@ -11,6 +11,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,21 +42,14 @@ Found = tuple[list[Any], dict[str, Any] | None]  # a node's outputs and `ui` dat
 Value = tuple[str, list[Any], "dict[str, Any] | None"]  # ComfyUI's key, and the same
 
 
+@dataclass(frozen=True)
 class Finished:
-    """Keeps outputs in the folder that `folder_of` returns for a prompt; None: no folder.
+    """Keeps outputs on disk for each prompt with a folder; who provides the folder deletes it."""
 
-    Who provides the folder deletes it. At most `limit_bytes` for each prompt, and half of the disk.
-    `host`: headroom/host/finished.py.
-    """
-
-    def __init__(
-        self, host: Any, registry: Registry, folder_of: Callable[[str], Path | None],
-        limit_bytes: int,
-    ) -> None:
-        self._host = host
-        self._registry = registry
-        self._folder_of = folder_of
-        self._limit_bytes = limit_bytes
+    host: Any  # headroom/host/finished.py
+    registry: Registry
+    folder_of: Callable[[str], Path | None]
+    limit_bytes: int  # for each prompt; and half of the disk at most
 
     def keep(self, prompt_id: str, setup: RerunSetup, caches: Any, failed_id: str) -> None:
         """Write what the rerun of this id takes from the cache; a failure is one warning.
@@ -63,47 +57,47 @@ class Finished:
         `failed_id`: the prompt that it repeats. It costs the bytes of the outputs on disk, and RAM
         of three times the largest output while it writes.
         """
-        folder = self._folder_of(prompt_id)
+        folder = self.folder_of(prompt_id)
         if folder is None or caches is None or not setup.cached:
             return
         prompt = setup.guarded.prompt
-        graph = Graph(prompt, self._registry)
+        graph = Graph(prompt, self.registry)
         # A loop's turn starts with numbers, and with what is on disk from the turn before.
         turns = [one for one in setup.runs.turns if not begins_loop(graph, one)]
         try:
             # The other half of the disk is for what ComfyUI saves.
             room = shutil.disk_usage(folder.parents[1]).free // 2
-            _Writing(folder, min(self._limit_bytes, room), self._mark(prompt)).write(
-                graph, setup, self._host.values_of(caches, prompt_id, prompt),
-                self._host.turn_values(caches, failed_id, turns))
+            _Writing(folder, min(self.limit_bytes, room), self._mark(prompt)).write(
+                graph, setup, self.host.values_of(caches, prompt_id, prompt),
+                self.host.turn_values(caches, failed_id, turns))
         except Exception:  # values of any pack: the rerun is worth more than its files
             log.warning("[Headroom] finished outputs are not kept on disk for the rerun",
                         exc_info=True)
 
     def prompt_begins(self, prompt_id: str, prompt: Prompt) -> None:
         """A prompt begins: now ComfyUI can find what is on disk for it, and nothing else."""
-        folder, get = self._folder_of(prompt_id), None
+        folder, get = self.folder_of(prompt_id), None
         if folder is not None and folder.is_dir():
             try:
-                get = partial(_read, folder, self._mark(prompt), self._limit_bytes)
+                get = partial(_read, folder, self._mark(prompt), self.limit_bytes)
             except OSError as error:
                 log.warning("[Headroom] finished outputs are not read from disk: %s", error)
-        self._host.serve(get)
+        self.host.serve(get)
 
     def _mark(self, prompt: Prompt) -> str:
         """Return what else changes outputs, beside ComfyUI's own key. Raises OSError."""
-        files = identities_of(Graph(prompt, self._registry).files())
+        files = identities_of(Graph(prompt, self.registry).files())
         return json.dumps([comfyui_version(), torch.__version__, files])
 
 
+@dataclass
 class _Writing:
     """One pass over a prompt."""
 
-    def __init__(self, folder: Path, limit_bytes: int, mark: str) -> None:
-        self._folder = folder
-        self._mark = mark
-        self._left_bytes = limit_bytes
-        self._count = 0
+    folder: Path
+    left_bytes: int
+    mark: str
+    count: int = 0
 
     def write(
         self, graph: Graph, setup: RerunSetup, value_of: Callable[[str], Value | None],
@@ -115,7 +109,7 @@ class _Writing:
         """
         done: set[str] = set()
         pending = list(setup.outputs)
-        before_bytes = self._left_bytes
+        before_bytes = self.left_bytes
         while pending:
             node_id = pending.pop()
             if node_id in done or node_id not in graph.nodes:
@@ -125,9 +119,9 @@ class _Writing:
                 pending += [wire.giver for wire in graph.wires(node_id)]
         for value in turns:
             self._is_written(value)
-        if self._count:
+        if self.count:
             log.info("[Headroom] %d finished outputs (%d MiB) are on disk until the rerun has "
-                     "ended", self._count, (before_bytes - self._left_bytes) // MIB)
+                     "ended", self.count, (before_bytes - self.left_bytes) // MIB)
 
     def _is_written(self, value: Value | None) -> bool:
         if value is None:
@@ -135,21 +129,21 @@ class _Writing:
         key, outputs, ui = value
         # Without a tensor nothing took long, and a text may name a file that no longer exists.
         nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors_within(outputs))
-        if not 0 < nbytes <= min(self._left_bytes, ram_room_bytes() // COPIES):
+        if not 0 < nbytes <= min(self.left_bytes, ram_room_bytes() // COPIES):
             return False
-        path, key = _place(self._folder, self._mark, key)
+        path, key = _place(self.folder, self.mark, key)
         try:
             data = to_bytes({"outputs": list(outputs), "ui": ui}, key)
         except (Unstorable, MemoryError):
             return False
-        if len(data) > self._left_bytes:
+        if len(data) > self.left_bytes:
             return False
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")
         part.write_bytes(data)
         part.replace(path)
-        self._left_bytes -= len(data)
-        self._count += 1
+        self.left_bytes -= len(data)
+        self.count += 1
         return True
 
 

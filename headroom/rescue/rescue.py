@@ -6,6 +6,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from ..base.node_types import Registry
@@ -26,22 +27,17 @@ EVENT = "headroom.rescue"
 DECISION_SECONDS = 10.0  # in the thread that runs prompts, or in the recorder's
 
 
+@dataclass(eq=False)
 class Rescue:
-    """Called for every prompt by the recorder and for ComfyUI's log, and for requests over HTTP.
+    """Called for every prompt by the recorder and for ComfyUI's log, and for requests over HTTP."""
 
-    `purge(free_ram)` empties the GPU in the thread that runs prompts; `models()` returns those
-    loaded. `finished` keeps on disk what a rerun need not compute again.
-    """
+    host: Any
+    registry: Registry
+    purge: Callable[[bool], None]  # of RAM too, if True; in the thread that runs prompts
+    models: Callable[[], list[LoadedModel]]
+    finished: Finished | None = None  # keeps on disk what a rerun need not compute again
 
-    def __init__(
-        self, host: Any, registry: Registry, purge: Callable[[bool], None],
-        models: Callable[[], list[LoadedModel]], finished: Finished | None = None,
-    ) -> None:
-        self._host = host
-        self._registry = registry
-        self._purge = purge
-        self._models = models
-        self._finished = finished
+    def __post_init__(self) -> None:
         self._running: Running | None = None
         self._unwanted: set[str | None] = set()  # these ran when the queue was last cleared
         self._leaves_garbage = False
@@ -53,7 +49,7 @@ class Rescue:
     def prompt_begins(self) -> None:
         """A prompt is about to begin; before a rerun all models are unloaded."""
         self.prompt_is_over()
-        item = self._host.running_item()
+        item = self.host.running_item()
         if item is None:
             return
         prompt_id = str(item[1])
@@ -61,15 +57,15 @@ class Rescue:
         kept = self._book.first(prompt_id)
         if kept is not None:
             kept.has_run_again = True
-            self._purge(kept.failure.where == "RAM")
-        if self._finished is not None:
-            self._finished.prompt_begins(prompt_id, item[2])
+            self.purge(kept.failure.where == "RAM")
+        if self.finished is not None:
+            self.finished.prompt_begins(prompt_id, item[2])
 
     def error_is_handled(self, error: BaseException) -> None:
         """ComfyUI handles an error: note what holds the memory before everything is unloaded."""
         self._leaves_garbage = True
         if self._running is not None:
-            self._running.fails(error, self._host, self._models)
+            self._running.fails(error, self.host, self.models)
 
     def note(self, entry: Entry) -> None:
         """A node continued without a part of its work."""
@@ -117,15 +113,15 @@ class Rescue:
 
     def _taken(self) -> str | None:
         """Return the id of the prompt that is in the executor."""
-        item = self._host.running_item()
+        item = self.host.running_item()
         return None if item is None else str(item[1])
 
     def _look_back(self, running: Running) -> Rerun | None:
-        entry = self._host.history_entry(running.prompt_id)
+        entry = self.host.history_entry(running.prompt_id)
         if entry is None:
             return None  # somebody cleared the history
-        marks = self._host.change_marks(running.prompt_id)
-        shown = self._host.shown_nodes(running.prompt_id, executed(entry))
+        marks = self.host.change_marks(running.prompt_id)
+        shown = self.host.shown_nodes(running.prompt_id, executed(entry))
         failure = failure_of(entry, running.heard, marks, running.left_out, shown)
         return None if failure is None else self._decide(failure, running)
 
@@ -142,7 +138,7 @@ class Rescue:
             if (first := self._book.first(prompt_id)) is not None:
                 raise Refused(words.is_rerun(prompt_id, first.failure.prompt_id))
             if kept.has_run_again or not kept.is_queued.is_set() or (
-                    self._host.is_known(kept.rescued_as or "")):
+                    self.host.is_known(kept.rescued_as or "")):
                 raise Refused(words.was_run_again(prompt_id, kept.rescued_as))
             rerun = self._again(kept)
         self._queue(rerun)
@@ -181,7 +177,7 @@ class Rescue:
             return None
         wish = rescue_of(failure.extra_data, os.environ)
         is_unwanted = failure.prompt_id in self._unwanted
-        if wish == "off" or is_unwanted or self._host.interrupt_is_asked():
+        if wish == "off" or is_unwanted or self.host.interrupt_is_asked():
             return None
         if wish == "automatic":
             try:
@@ -198,7 +194,7 @@ class Rescue:
         failure, new_id = kept.failure, str(uuid.uuid4())
         setup = self._setup(kept)
         try:
-            outputs = self._host.validated(new_id, setup.guarded.prompt, setup.outputs)
+            outputs = self.host.validated(new_id, setup.guarded.prompt, setup.outputs)
         except ValueError as error:
             raise Refused(words.refused_by_host(str(error))) from error
         self._book.link(kept, new_id)
@@ -215,9 +211,9 @@ class Rescue:
         kept, failure = rerun.kept, rerun.kept.failure
         own = {**own_part(failure.extra_data), "rescued_from": failure.prompt_id}
         try:
-            if self._finished is not None:
-                self._finished.keep(rerun.prompt_id, rerun.setup, kept.caches, failure.prompt_id)
-            self._host.put_first(
+            if self.finished is not None:
+                self.finished.keep(rerun.prompt_id, rerun.setup, kept.caches, failure.prompt_id)
+            self.host.put_first(
                 failure.number, rerun.prompt_id, rerun.setup.guarded.prompt,
                 {**failure.extra_data, "headroom": own}, rerun.setup.outputs, kept.sensitive,
             )
@@ -226,14 +222,14 @@ class Rescue:
         self._tell(kept)
 
     def _setup(self, kept: Kept) -> RerunSetup:
-        return setup_of(kept.failure, kept.caches, self._host, self._registry)
+        return setup_of(kept.failure, kept.caches, self.host, self.registry)
 
     def _from_history(self, prompt_id: str) -> Kept:
-        entry = self._host.history_entry(prompt_id)
+        entry = self.host.history_entry(prompt_id)
         failure = failure_of(entry, None) if entry is not None else None
         if failure is not None:
             return self._book.keep(Kept(failure, words.what_failed(failure)))
-        if entry is None and not self._host.is_known(prompt_id):
+        if entry is None and not self.host.is_known(prompt_id):
             raise NotKnown(words.is_unknown(prompt_id))
         raise Refused(words.ended_otherwise(prompt_id, row_of_entry(entry or {})))
 
@@ -243,4 +239,4 @@ class Rescue:
         failure = kept.failure
         client = failure.extra_data.get("client_id")
         told = {"prompt_id": failure.prompt_id, **self._book.facts(failure.prompt_id)}
-        self._host.send_event(EVENT, told, client if isinstance(client, str) else None)
+        self.host.send_event(EVENT, told, client if isinstance(client, str) else None)
