@@ -46,7 +46,7 @@ const apply = createApplying({
   notify,
   page: () => ({
     canvas: app.canvas,
-    prompt,
+    prompt: frontend.prompt,
     create: frontend.createNode,
     undo: () => app.extensionManager.command.execute("Comfy.Undo"),
     frame,
@@ -64,7 +64,7 @@ const panel = createPanel({
   notify,
   interval: () => Number(setting(REFRESH_SECONDS)) || 2,
   pickNode,
-  prompt,
+  prompt: frontend.prompt,
   purge,
   apply,
   rescue: rescue.ask,
@@ -73,11 +73,6 @@ const panel = createPanel({
     settings: Object.fromEntries(settings(showBadges).map(({ id }) => [id, setting(id)])),
   }),
 });
-
-/** The open workflow as ComfyUI would queue it. */
-async function prompt() {
-  return (await app.graphToPrompt()).output;
-}
 
 async function purge() {
   try {

@@ -20,6 +20,17 @@ export function createFrontend(app, page) {
   return {
     setting,
 
+    /** The open workflow as ComfyUI would queue it. Use Everywhere makes its wires only for that, or when asked. */
+    async prompt() {
+      const { output } = await app.graphToPrompt();
+      const queued = (await /** @type {any} */ (app).ue_modified_prompt?.())?.output ?? {};
+      for (const [id, { inputs }] of Object.entries(output)) {
+        const wires = Object.entries(queued[id]?.inputs ?? {}).filter(([name, value]) => Array.isArray(value) && !Array.isArray(inputs[name]));
+        Object.assign(inputs, Object.fromEntries(wires));
+      }
+      return output;
+    },
+
     /** A node that is in no graph yet; null: the page has no such class, or no LiteGraph to ask. */
     createNode: (type) => page.LiteGraph?.createNode(type) ?? null,
 

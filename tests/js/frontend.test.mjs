@@ -29,6 +29,17 @@ test("a badge has what the title and the pack's name leave of a node in Nodes 2.
   assert.equal(on(true).badgeRoom({ title: "VAE解码", size: [140, 46] }), 225 - 85 - 8 * 7);
 });
 
+test("wires that Use Everywhere makes only while a prompt is queued are in the open workflow", async () => {
+  const sampler = (inputs) => ({ output: { 3: { class_type: "KSampler", inputs } } });
+  const graphToPrompt = async () => sampler({ seed: 1, steps: 2, latent_image: ["5", 0] });
+  const queued = async () => sampler({ model: ["1", 0], seed: ["7", 0], steps: 2, latent_image: ["6", 0] });
+  const inputsBeside = async (more) => (await frontendOf({}, {}, { graphToPrompt, ...more }).prompt())[3].inputs;
+  assert.deepEqual(await inputsBeside({ ue_modified_prompt: queued }), { model: ["1", 0], seed: ["7", 0], steps: 2, latent_image: ["5", 0] });
+  for (const more of [{}, { ue_modified_prompt: async () => undefined }]) {
+    assert.deepEqual(await inputsBeside(more), { seed: 1, steps: 2, latent_image: ["5", 0] });
+  }
+});
+
 test("a node without badges gets none", () => {
   frontendOf({}, { LGraphBadge: class {} }).addBadge({}, () => ({}));
 });
