@@ -22,7 +22,6 @@ from ..base.tensors import module_tensors, parts_of, storage_key
 from ..host.adapter import current_host
 from ..host.features import lost
 from ..measure.snapshot import Snapshot, snapshot
-from .find import is_patcher
 from .unload import loaded_bytes
 
 NOTABLE = 16 * MIB
@@ -152,10 +151,15 @@ def things_in(
                 below += way(item)
             elif way == "class":
                 below += vars(item).values() if item.__module__ in own else ()
-            elif not is_patcher(item):
+            else:
                 fields = attribute(item, "__dict__")
                 below += dict.values(fields) if isinstance(fields, dict) else ()
         level = below
+
+
+def _weights_of_patcher(patcher: Any) -> list[Any]:
+    """Return the model of a patcher, which a pack may move itself and ComfyUI then never loads."""
+    return [attribute(patcher, "model")]
 
 
 def _way(
@@ -171,5 +175,7 @@ def _way(
             return inside
     if issubclass(kind, type):
         return "class"
+    if callable(attribute(kind, "is_clone")):
+        return _weights_of_patcher
     is_of_host = kind.__module__ not in packs and kind.__module__.split(".")[0] in _HOST
     return "nowhere" if is_of_host else "fields"

@@ -29,7 +29,8 @@ def restore_on_use(module: torch.nn.Module) -> None:
         for handle in handles:
             handle.remove()
         handles.clear()
-        if wanted == home:
+        first = next((tensor.device for _, tensor in module_tensors(module)), None)
+        if wanted == home != first:  # else its owner has moved back as much of it as it wants there
             module.to(home)
 
     _armed.add(return_home)

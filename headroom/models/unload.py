@@ -65,6 +65,8 @@ def _move(model: FoundModel) -> str:
 def _unload_patcher(model: FoundModel) -> Unloaded:
     host = current_host()
     entries = host.entries_of([model.handle]) if host is not None else []
+    if host is not None and not entries and _is_moved_by_its_pack(model.handle, host):
+        return _unload(FoundModel("module", model.handle.model))
     if host is None or not entries:
         return Unloaded(0, said("{model}: 0 MiB, it was not loaded", model=model.label))
     loaded = sum(loaded_bytes(entry) for entry in entries)
@@ -75,6 +77,15 @@ def _unload_patcher(model: FoundModel) -> Unloaded:
     text = said("{model}: {moved_mib} of weights unloaded",
                 model=model.label, moved_mib=moved / MIB)
     return Unloaded(moved, text)
+
+
+def _is_moved_by_its_pack(patcher: Any, host: Any) -> bool:
+    """Return whether a model that ComfyUI has not loaded, and would keep in RAM, is on a device.
+
+    Video wrappers use a patcher only to hold a model and its LoRAs.
+    """
+    keeps_in_ram = patcher.offload_device.type == "cpu" and not host.is_dynamic(patcher)
+    return keeps_in_ram and device_bytes([patcher.model]) > 0
 
 
 def loaded_bytes(entry: Any) -> int:

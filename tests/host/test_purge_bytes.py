@@ -42,7 +42,7 @@ def load(graph, checkpoint=TEST_CHECKPOINT):
     return add_checkpoint(graph, checkpoint)
 
 
-HOLDERS = ["module global", "node object", "cache dict", "class", "result"]
+HOLDERS = ["module global", "node object", "cache dict", "class", "result", "patcher"]
 
 
 @pytest.mark.parametrize("where", HOLDERS)
@@ -51,16 +51,24 @@ def test_a_model_that_comfyui_does_not_manage_is_named_by_its_pack(client, where
     held = graph.add("ProbeHold", where=where, mib=128)
     purge = add_purge(graph, value=held[0])
     history = client.run(graph.prompt)
-    whose = "of Linear" if where == "result" else "held by headroom_probe (Linear)"
+    is_result = where in ("result", "patcher")
+    whose = "of Linear" if is_result else "held by headroom_probe (Linear)"
     sentence = f"not managed by ComfyUI, and left alone: 128.0 MiB {whose}"
     assert sentence in node_texts(history)[purge.id]
-    named = [{"pack": None if where == "result" else "headroom_probe", "classes": ["Linear"],
+    named = [{"pack": None if is_result else "headroom_probe", "classes": ["Linear"],
               "mib": 128.0}]
     wait_until(lambda: client.get("/headroom/memory")[1]["foreign"] == named)
     wait_until(lambda: client.get("/headroom/runs?count=1")[1]["runs"][0]["foreign"] == named)
     client.run({"1": {"class_type": "ProbeHold", "inputs": {"where": "", "mib": 1}}})
     forget_everything(client)
     wait_until(lambda: client.get("/headroom/memory")[1]["foreign"] == [])
+
+
+def test_a_model_that_its_pack_moves_itself_leaves_the_gpu_though_comfyui_has_not_loaded_it(client):
+    graph = Graph()
+    offload = add_offload(graph, model=graph.add("ProbeHold", where="patcher", mib=128))
+    report = node_texts(client.run(graph.prompt))[offload.id]
+    assert "Linear: 128.0 MiB of weights unloaded (not managed by ComfyUI" in report
 
 
 def test_a_model_on_its_way_to_disk_is_mapped_whole(client):

@@ -38,3 +38,12 @@ def test_use_on_the_cpu_leaves_it_there():
     module.to_empty(device="cpu")
     module.encode(torch.zeros(1, 2))
     assert module.layer.weight.device.type == "cpu" and hooks(module) == 0
+
+
+def test_what_its_owner_has_moved_back_in_part_stays_as_the_owner_wants_it():
+    module = torch.nn.Sequential(Encoder(), Encoder()).to("meta")
+    restore_on_use(module)
+    module.to_empty(device="cpu")
+    module[0].to("meta")  # the second one is to be swapped in when it is called
+    module[0].encode(torch.zeros(1, 2, device="meta"))
+    assert module[1].layer.weight.device.type == "cpu" and hooks(module) == 0

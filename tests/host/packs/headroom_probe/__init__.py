@@ -153,7 +153,11 @@ class ProbeHold(ProbeModule):
             by_size[mib] = {"model": [made]}
         elif where == "class":
             ProbeHold.on_class = made
-        return (made if where == "result" else None,)
+        elif where == "patcher":
+            # As video wrappers do: ComfyUI never loads it, the pack's own nodes move its weights.
+            devices = mm.get_torch_device(), torch.device("cpu")
+            made = comfy.model_patcher.ModelPatcher(made, *devices)
+        return (made if where in ("result", "patcher") else None,)
 
 
 class Loader:
