@@ -19,7 +19,8 @@ GUARD_INPUTS = {
     "free_other_models": True, "offload_weights": True, "split_batch": True, "tile_vae": True,
     "max_attempts": 8, "prefer": "same bits",
 }
-NO_MODELS = frozenset({"STRING", "INT", "FLOAT", "BOOLEAN", "COMBO"})
+NO_MODELS = frozenset({"STRING", "INT", "FLOAT", "BOOLEAN", "COMBO", "CONDITIONING", "LATENT",
+                       "IMAGE", "MASK"})
 CARRIERS = frozenset({"GUIDER"})  # the node that makes one only wraps a model
 
 

@@ -22,6 +22,7 @@ CLASSES = {
     "VaeDevice": info({"vae": "VAE"}, ["VAE"]),
     "Encode": info({"clip": "CLIP", "text": "STRING"}, ["CONDITIONING"]),
     "Empty": info({}, ["LATENT"]),
+    "LoadAll": info({"name": ["a.safetensors"]}, ["MODEL", "CONDITIONING", "LATENT"]),
     "Sample": info({"model": "MODEL", "positive": "CONDITIONING", "latent": "LATENT"}, ["LATENT"]),
     "Decode": info({"samples": "LATENT", "vae": "VAE"}, ["IMAGE"]),
     "Save": info({"images": "IMAGE"}, [], output_node=True),

@@ -62,6 +62,13 @@ def test_a_model_of_comfyui_s_own_that_no_guard_takes_is_named():
     assert found.prompt["9"] is prompt["9"]
 
 
+def test_texts_and_latents_of_a_loader_that_makes_all_of_them_are_no_models_without_a_guard():
+    found = guarded({"1": node("LoadAll", name="a.safetensors"),
+                     "2": node("Sample", model=["1", 0], positive=["1", 1], latent=["1", 2])})
+    assert guards(found) == {"headroom-guard-1-0": ["1", 0]}
+    assert left(found) == []
+
+
 def test_a_guard_has_every_input_of_its_class_and_a_title():
     new = guarded(picture()).prompt["headroom-guard-1-0"]
     assert new["class_type"] == "HeadroomOOMGuard"
