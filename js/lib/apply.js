@@ -45,7 +45,7 @@ function setWidgets(node, values) {
 function setWidget(node, name, value) {
   const widget = node.widgets?.find((candidate) => candidate.name === name);
   if (!widget) throw new CannotApply(WHY.noInput, { node: node.title, input: name });
-  widget.value = value;
+  if (widget.value !== value) widget.value = value;
 }
 
 /** A new node between an output and some inputs; one in each graph that such inputs are in. */

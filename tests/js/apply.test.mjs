@@ -164,6 +164,16 @@ test("a new node gets its values once it is in a graph", () => {
   assert.deepEqual(made.map(values), [{ max_attempts: 3 }, { text: "a lake", cache: "disk" }]);
 });
 
+test("what has its value already is not set: beside an old Impact Pack no switch can be", () => {
+  const create = (type) => {
+    const node = makeNode(type);
+    for (const widget of node.widgets) Object.defineProperty(widget, "value", { get: () => 8, set: assert.fail });
+    return node;
+  };
+  const [made] = applyEdit(simple(), { steps: [{ ...guard([["3", "model"]]), inputs: { max_attempts: 8 } }] }, create);
+  assert.deepEqual(values(made), { max_attempts: 8 });
+});
+
 test("an input that a pack gives its value without a wire gets its wires", () => {
   const graph = new Graph();
   graph.put("Loader", 1);
