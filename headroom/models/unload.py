@@ -69,11 +69,11 @@ def _unload_patcher(model: FoundModel) -> Unloaded:
         return _unload(FoundModel("module", model.handle.model))
     if host is None or not entries:
         return Unloaded(0, said("{model}: 0 MiB, it was not loaded", model=model.label))
-    loaded = sum(loaded_bytes(entry) for entry in entries)
+    loaded = sum(_weights_there(entry, host) for entry in entries)
     host.unload(entries)
     if all(entry.device.type == "cpu" for entry in entries):
         return Unloaded(0, said("{model}: 0 MiB, it runs on the CPU", model=model.label))
-    moved = loaded - sum(loaded_bytes(entry) for entry in entries)
+    moved = loaded - sum(_weights_there(entry, host) for entry in entries)
     text = said("{model}: {moved_mib} of weights unloaded",
                 model=model.label, moved_mib=moved / MIB)
     return Unloaded(moved, text)
@@ -86,6 +86,16 @@ def _is_moved_by_its_pack(patcher: Any, host: Any) -> bool:
     """
     keeps_in_ram = patcher.offload_device.type == "cpu" and not host.is_dynamic(patcher)
     return keeps_in_ram and device_bytes([patcher.model]) > 0
+
+
+def _weights_there(entry: Any, host: Any) -> int:
+    """Return the bytes of an entry's weights on its GPU, counted in its tensors, if they are there.
+
+    Layers of other packs (GGUF) tell ComfyUI more than their weights take: room for their work.
+    """
+    if entry.model is None or host.is_dynamic(entry.model):
+        return loaded_bytes(entry)
+    return bytes_on(entry.model.model, entry.device)
 
 
 def loaded_bytes(entry: Any) -> int:

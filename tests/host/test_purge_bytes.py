@@ -71,6 +71,13 @@ def test_a_model_that_its_pack_moves_itself_leaves_the_gpu_though_comfyui_has_no
     assert "Linear: 128.0 MiB of weights unloaded (not managed by ComfyUI" in report
 
 
+def test_room_that_a_pack_asks_for_beside_its_weights_is_not_told_as_weights_that_left(client):
+    graph = Graph()
+    offload = add_offload(graph, model=graph.add("ProbeHold", where="ComfyUI", mib=128))
+    report = node_texts(client.run(graph.prompt))[offload.id]
+    assert "128.0 MiB of weights left the GPU" in report
+
+
 def test_a_model_on_its_way_to_disk_is_mapped_whole(client):
     graph = Graph()
     checkpoint = load(graph, TEST_CHECKPOINT_FP16)

@@ -157,7 +157,20 @@ class ProbeHold(ProbeModule):
             # As video wrappers do: ComfyUI never loads it, the pack's own nodes move its weights.
             devices = mm.get_torch_device(), torch.device("cpu")
             made = comfy.model_patcher.ModelPatcher(made, *devices)
-        return (made if where in ("result", "patcher") else None,)
+        elif where == "ComfyUI":
+            made = torch.nn.Sequential(RoomForWork(1024, mib * 256, bias=False))
+            made = comfy.model_patcher.ModelPatcher(
+                made, mm.get_torch_device(), torch.device("cpu"))
+            mm.load_models_gpu([made])
+        return (made if where in ("result", "patcher", "ComfyUI") else None,)
+
+
+class RoomForWork(torch.nn.Linear):
+    """Says that it is larger than it is, as GGUF's layers do: ComfyUI leaves them room to work."""
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[f"{prefix}temp.weight"] = torch.empty(8 << 20, device="meta")
 
 
 class Loader:
