@@ -12,7 +12,8 @@ export const rescueSettings = [
     name: "After an out-of-memory error",
     tooltip: "Runs only what had failed or not run yet, with OOM Guard; once for each prompt.",
     type: "combo",
-    options: ["offer to run it again", "run it again", "nothing"],
+    // Newer frontends cut a longer text; the value is the one that settings have kept from the first.
+    options: [{ text: "offer a rerun", value: "offer to run it again" }, "run it again", "nothing"],
     defaultValue: "offer to run it again",
   },
   {

@@ -48,7 +48,7 @@ export function translateSettings(settings, words) {
       ...setting,
       name: said.name ?? setting.name,
       tooltip: said.tooltip ?? setting.tooltip,
-      ...(said.options && { options: setting.options.map((value) => ({ text: said.options[value] ?? value, value })) }),
+      ...(said.options && { options: setting.options.map((one) => ({ text: said.options[one.value ?? one] ?? one.text ?? one, value: one.value ?? one })) }),
       category: [pack, groups[group] ?? group, key],
     };
   });

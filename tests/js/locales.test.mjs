@@ -37,7 +37,7 @@ for (const language of ["zh"]) {
     const defined = settings(() => {});
     assert.deepEqual(Object.keys(words).sort(), defined.map((each) => key(each.id)).sort());
     for (const setting of defined.filter((each) => each.options)) {
-      assert.deepEqual(Object.keys(words[key(setting.id)].options), setting.options);
+      assert.deepEqual(Object.keys(words[key(setting.id)].options), setting.options.map((one) => one.value ?? one));
     }
   });
 

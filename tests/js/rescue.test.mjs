@@ -66,5 +66,5 @@ test("a prompt that was stopped before RAM ran out has had no error, and is not 
 });
 
 test("the words of the setting are those the server knows", () => {
-  assert.deepEqual([...rescueSettings[0].options].sort(), ["nothing", "offer to run it again", "run it again"]);
+  assert.deepEqual(rescueSettings[0].options.map((one) => one.value ?? one).sort(), ["nothing", "offer to run it again", "run it again"]);
 });

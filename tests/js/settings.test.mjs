@@ -14,7 +14,7 @@ test("every setting has an id of ours, a category, a name and a default", () => 
 
 test("a combo offers its default first", () => {
   for (const each of settings(() => {}).filter((one) => one.type === "combo")) {
-    assert.equal(each.options[0], each.defaultValue);
+    assert.equal(each.options[0].value ?? each.options[0], each.defaultValue);
   }
 });
 

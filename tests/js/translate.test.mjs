@@ -65,9 +65,9 @@ test("settings and commands get their words and keep all else", () => {
   assert.deepEqual([translated.name, translated.category], ["显示", ["Headroom", "徽标", "Show"]]);
   assert.deepEqual([translated.id, translated.onChange], [shown.id, shown.onChange]);
   assert.deepEqual(translateSettings([shown], null), [{ ...shown, tooltip: undefined }]);
-  const choice = { id: "Headroom.A", category: ["Headroom", "Badges", "A"], options: ["off", "new"], defaultValue: "off" };
+  const choice = { id: "Headroom.A", category: ["Headroom", "Badges", "A"], options: ["off", "new", { text: "a", value: "b" }], defaultValue: "off" };
   const [chosen] = translateSettings([choice], { settings: { Headroom_A: { options: { off: "关闭" } } } });
-  assert.deepEqual(chosen.options, [{ text: "关闭", value: "off" }, { text: "new", value: "new" }]);
-  assert.deepEqual([chosen.defaultValue, translateSettings([choice], null)[0].options], ["off", ["off", "new"]]);
+  assert.deepEqual(chosen.options, [{ text: "关闭", value: "off" }, { text: "new", value: "new" }, { text: "a", value: "b" }]);
+  assert.deepEqual([chosen.defaultValue, translateSettings([choice], null)[0].options], ["off", choice.options]);
   assert.equal(translateCommands([{ id: "Headroom.Purge", label: "Purge" }], words)[0].label, "清理");
 });

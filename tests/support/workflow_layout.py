@@ -8,6 +8,7 @@ from math import dist
 from typing import Any
 
 TITLE, SLOT, WIDGET = 30, 20, 24
+BADGE = 24  # above a title, where the classic canvas writes the name of the node's pack
 STEPS = 40
 END = 12  # pixels of a wire that lie on the node that it belongs to
 Json = dict[str, Any]

@@ -90,12 +90,13 @@ def test_the_pages_hold_the_table_of_the_recorded_figures():
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_no_two_nodes_of_a_workflow_overlap_and_each_lies_in_one_group(name):
+def test_no_two_nodes_of_a_workflow_overlap_nor_cover_a_badge_and_each_lies_in_one_group(name):
     data = workflow(name)
     boxes = [workflow_layout.box(node) for node in data["nodes"]]
     for index, (left, top, right, bottom) in enumerate(boxes):
         for left2, top2, right2, bottom2 in boxes[:index]:
-            assert right < left2 or right2 < left or bottom < top2 or bottom2 < top
+            assert (right < left2 or right2 < left or bottom + workflow_layout.BADGE < top2
+                    or bottom2 + workflow_layout.BADGE < top)
         inside = [
             group["title"] for group in data["groups"]
             for x, y, width, height in [group["bounding"]]
