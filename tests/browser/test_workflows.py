@@ -5,7 +5,7 @@ import json
 import pytest
 from support.browser import CUT_TITLES, shown_mib
 from support.canvas_history import PROMPT
-from support.prompts import QUICKER
+from support.prompts import MAKE_QUICKER, QUICKER
 
 from tools import workflow_trials
 from tools.bench_device import PROBES
@@ -18,10 +18,6 @@ CANVAS = pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes
 ODD_VALUES = """() => app.graph._nodes.flatMap(node => (node.widgets ?? [])
     .filter(w => w.type === 'combo' && !w.options.values.includes(w.value))
     .map(w => `${node.title}.${w.name} = ${w.value}`))"""
-MAKE_QUICKER = """quicker => {
-  for (const node of app.graph._nodes)
-    (quicker[node.title] ?? []).forEach((value, at) => { node.widgets[at].value = value; });
-}"""
 MODEL = "v1-5-pruned-emaonly-fp16"
 FOLDER_NAME = "headroom-nodes"  # as the registry calls it; the longer of the two that it may have
 UNKNOWN_NODES = "() => app.graph._nodes.filter(n => n.has_errors).map(n => n.type)"

@@ -52,8 +52,15 @@ def test_every_widget_of_a_node_of_ours_has_its_value_on_the_canvas_and_in_the_p
         given = prompt[str(node["id"])]["inputs"]
         widgets = [key for key, item in inputs.items()
                    if item["type"] in WIDGETS and not isinstance(given.get(key), list)]
-        assert set(widgets) <= set(given) <= set(inputs), node["title"]
-        assert node["widgets_values"] == [given[key] for key in widgets], node["title"]
+        assert set(widgets) <= set(given) <= set(inputs), node["id"]
+        assert node["widgets_values"] == [given[key] for key in widgets], node["id"]
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_only_a_title_of_its_own_is_in_the_file_so_that_each_language_names_the_other_nodes(name):
+    for node in workflow(name)["nodes"]:
+        usual = {node["type"], CONTRACT.get(node["type"], {}).get("display_name")}
+        assert node.get("title", "its own") not in usual
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
@@ -102,7 +109,7 @@ def test_no_two_nodes_of_a_workflow_overlap_nor_cover_a_badge_and_each_lies_in_o
             for x, y, width, height in [group["bounding"]]
             if x < left and y < top and right < x + width and bottom < y + height
         ]
-        assert len(inside) == 1, (data["nodes"][index]["title"], inside)
+        assert len(inside) == 1, (data["nodes"][index]["id"], inside)
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
@@ -118,7 +125,7 @@ def test_every_wire_runs_from_left_to_right_and_never_behind_a_node(name):
                 first = number == 0 and node["id"] == links[link][1]
                 last = number == len(parts) - 1 and node["id"] == links[link][3]
                 behind = workflow_layout.is_behind(curve, node, first, last)
-                assert not behind, (links[link], node["title"])
+                assert not behind, (links[link], node["id"])
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
