@@ -58,12 +58,13 @@ const BADGE_EDGES = 12;
  * room, in pixels, no level, then no time. A node that took neither has no badge.
  */
 export function badgeText({ peak_vram_mib: peak, growth_mib: growth, seconds: time, cached }, t, room = Infinity) {
-  if (cached) return t("cached");
+  const fits = (text) => widthOf(text, BADGE_LETTER) + BADGE_EDGES <= room;
+  if (cached) return fits(t("cached")) ? t("cached") : "";
   const took = time < 0.0005 ? [] : [seconds(time)];
   if (isNothing(growth)) return took.join("");
   const [plus, level] = [signedMib(growth), growthText(growth, peak, t)];
   const texts = [[level, ...took], [plus, ...took], [plus]].map((parts) => parts.join(" · "));
-  return texts.find((text) => widthOf(text, BADGE_LETTER) + BADGE_EDGES <= room) ?? plus;
+  return texts.find(fits) ?? plus;
 }
 
 /** The local time of day of a Unix time in seconds, "14:05:09". */

@@ -99,10 +99,10 @@ function control(choice) {
 
 /**
  * Widths that cut no title, value or button, on the classic canvas and in Nodes 2.0, where the name
- * of the pack's folder, at most "headroom-nodes", stands beside the title.
+ * of the pack's folder, at most "headroom-nodes", stands beside the title; "cached" too beside "headroom".
  */
-const NARROWEST = 300;
-const WIDTHS = { HeadroomPurgeVRAM: 345, HeadroomMemoryReport: 310, HeadroomSaveConditioning: 330, HeadroomLoadConditioning: 330 };
+const NARROWEST = 320;
+const WIDTHS = { HeadroomPurgeVRAM: 345, HeadroomSaveConditioning: 355, HeadroomLoadConditioning: 355 };
 
 /** Widen a node of ours that has just been created. */
 export function widen(node) {

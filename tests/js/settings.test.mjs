@@ -50,7 +50,7 @@ test("a new node of ours is wide enough for its words, and no other node is touc
     return node.size;
   };
   assert.deepEqual(made("HeadroomPurgeVRAM", 289), [345, 80]);
-  assert.deepEqual(made("HeadroomMoveToCPU", 140), [300, 80]);
+  assert.deepEqual(made("HeadroomMoveToCPU", 140), [320, 80]);
   assert.deepEqual(made("HeadroomSizeSorter", 400), [400, 80]);
   assert.deepEqual(made("KSampler", 140), [140, 80]);
 });
