@@ -12,9 +12,10 @@ test("every setting has an id of ours, a category, a name and a default", () => 
   }
 });
 
-test("a combo offers its default first", () => {
+test("a combo offers its default first, and no choice is so long that newer frontends cut it", () => {
   for (const each of settings(() => {}).filter((one) => one.type === "combo")) {
     assert.equal(each.options[0].value ?? each.options[0], each.defaultValue);
+    for (const one of each.options) assert.ok((one.text ?? one).length <= 17, one);
   }
 });
 
