@@ -214,6 +214,11 @@ def test_an_offer_leaves_the_frontends_own_error_and_the_canvass_buttons_free(op
     shown.offer(1)
     offer = shown.page.locator("[role=alert]:visible").bounding_box()
     assert offer["y"] >= 88 + 142 and offer["y"] + offer["height"] <= 700 - 60
+    shown.page.evaluate("""() => { document.querySelector("[data-testid]").remove();
+      document.body.insertAdjacentHTML("beforeend",
+        `<div><div aria-labelledby="global-execution-error"></div></div>`); }""")  # 1.32.9's dialog
+    offer = shown.page.locator("[role=alert]:visible").bounding_box()
+    assert offer["x"] + offer["width"] <= 450 and offer["y"] + offer["height"] <= 280
     left = shown.page.evaluate("""() => { const box = document.createElement("div");
       box.className = "headroom-toast headroom-left"; document.body.append(box);
       return innerHeight - box.getBoundingClientRect().bottom; }""")
