@@ -1,8 +1,9 @@
 """Pictures that look like pictures, on a machine without a trained model: our own drawing.
 
-A small checkpoint of SD1.5's class whose tiny VAE hands colours on, and whose UNet predicts no
-noise: what goes in as a picture comes out as one, a little softer, after all the work of a real
-encode, sampling and decode.
+A checkpoint of SD1.5 at its real sizes, but for the VAE: that is the tiny one, which hands colours
+on. The UNet's weights are zeros, so that it predicts no noise: what goes in as a picture comes out
+as one, a little softer. The bytes are those of SD1.5; arithmetic that changes nothing is left out
+(the pack headroom_noise_shapes).
 """
 
 import math
@@ -10,7 +11,8 @@ import math
 from PIL import Image, ImageDraw, ImageFilter
 
 FINE = 3
-FILE = "checkpoints/sd15_drawn.safetensors"
+PUBLISHED = "checkpoints/v1-5-pruned-emaonly-fp16.safetensors"
+FILE, VAE = "checkpoints/sd15_drawn.safetensors", "first_stage_model."
 SCALE = 0.01  # of the latents: so small a divisor makes the sampler's noise invisible
 BLUR = ((0.0625, 0.125, 0.0625), (0.125, 0.25, 0.125), (0.0625, 0.125, 0.0625))
 POINT = ((0.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 0.0))
@@ -70,25 +72,24 @@ def save_day(path, pictures: int, side: int) -> None:
     first.save(path, save_all=True, append_images=others, lossless=True)
 
 
-def make_drawn_checkpoint(models_dir, levels: int):
-    """Make the checkpoint in a models folder, some 200 MB, and return its path."""
+def make_drawn_checkpoint(models_dir):
+    """Make the checkpoint in a models folder, a MiB on disk, and return its path."""
     import torch
-    from safetensors.torch import save_file
 
-    from tools.models import checkpoint, random_weight, read_shapes
+    from tools import models, public_models
+    from tools.sparse_files import SparseFile, Weight, write_sparse
 
-    [shapes] = read_shapes([checkpoint(levels, "taesd")])
-    weights = {name: random_weight(name, shape, 31) for name, shape in shapes.items()}
-    for name in weights:
-        if name.startswith("model.diffusion_model.out.2."):
-            weights[name].zero_()
-        if name.startswith("first_stage_model."):
-            weights[name].zero_()
-            _hand_on(name.removeprefix("first_stage_model."), weights[name])
-    path = models_dir / FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save_file({name: value.to(torch.float16) for name, value in weights.items()}, str(path))
-    return path
+    ask = models.asking(None, public_models.SCRIPT)
+    [published] = public_models.sparse_files([PUBLISHED], ask).values()
+    [tiny] = models.read_shapes([{VAE: ("taesd",)}])
+    weights = {name: weight for name, weight in published.weights.items()
+               if not name.startswith(VAE)}
+    values = {}
+    for name, shape in tiny.items():
+        weight = torch.zeros(shape, dtype=torch.float16)
+        _hand_on(name.removeprefix(VAE), weight)
+        weights[name], values[name] = Weight("F16", shape), weight.numpy().tobytes()
+    return write_sparse(models_dir / FILE, SparseFile(weights, values))
 
 
 def _hand_on(name, weight):
