@@ -29,6 +29,14 @@ def test_every_link_from_page_to_page_leads_to_a_file_and_a_heading_that_are_the
     assert lost == []
 
 
+def test_bold_words_that_end_in_a_chinese_mark_are_bold():
+    """A mark before the closing stars and a letter behind them: CommonMark leaves the stars."""
+    help_pages = (ROOT / "js" / "docs").glob("*/zh.md")
+    lost = [(page.name, words) for page in [*PAGES, *help_pages] for words in re.findall(
+        r"\*\*[^*\s][^*\n]*[？！。，：；）]\*\*\w", page.read_text("utf-8"))]
+    assert lost == []
+
+
 def test_the_table_of_settings_has_every_environment_variable_and_no_other():
     read = {name for path in (ROOT / "headroom").rglob("*.py")
             for name in re.findall(r'"(HEADROOM_[A-Z_]+)"', path.read_text("utf-8"))}
