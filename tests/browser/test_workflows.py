@@ -5,7 +5,7 @@ import json
 import pytest
 from support.browser import CUT_TITLES, shown_mib
 from support.canvas_history import PROMPT
-from support.prompts import MAKE_QUICKER, QUICKER
+from support.prompts import MAKE_QUICKER, QUICKER, untitled
 
 from tools import workflow_trials
 from tools.bench_device import PROBES
@@ -52,12 +52,6 @@ def declared(gpu):
         kind: {name for group in info["input"].values() for name in group}
         for kind, info in gpu.client.get_json("/object_info").items()
     }
-
-
-def untitled(prompt):
-    """A node without a title of its own has the one that this host gives it."""
-    return {key: {"class_type": node["class_type"], "inputs": node["inputs"]}
-            for key, node in prompt.items()}
 
 
 def exported(comfy, declared):
