@@ -58,7 +58,7 @@ def _page(language: dict, words: Words) -> str:
         worth = language["yes" if row["retry"] else "no"]
         joint = "" if language is CHINESE else " "
         lines.append("| " + " | ".join([
-            "<br>".join(f"``{text}``" if "`" in text else f"`{text}`" for text in row["texts"]),
+            "<br>".join(f"`` {text} ``" if "`" in text else f"`{text}`" for text in row["texts"]),
             language["families"].get(row["family"], row["family"]),
             words(row["what"]), "<br>".join(helps),
             f"{worth}{joint}{words(row['why'])}",
