@@ -108,6 +108,19 @@ def test_lanczos_computes_small_pictures_only(monkeypatch, frames):
     assert comfy.lanczos(frames.view(64, 1, 1024, 1024), 16, 12).shape == (64, 1, 12, 16)
 
 
+def test_pictures_are_resized_to_their_shape_only_and_masks_for_real(monkeypatch):
+    def resize(samples, width, height, upscale_method, crop):
+        return upscale_method, crop
+
+    comfy = SimpleNamespace(common_upscale=resize)
+    monkeypatch.setitem(sys.modules, "comfy.utils", comfy)
+    dry_part("run").resize_no_frames(128 << 20)
+    pictures = torch.empty(2, 3, 1024, 1024)
+    assert comfy.common_upscale(pictures, 16, 12, "area", crop="center").shape == (2, 3, 12, 16)
+    assert comfy.common_upscale(pictures[:, :1], 16, 12, "area", "center") == ("area", "center")
+    assert comfy.common_upscale(pictures[..., :8, :8], 16, 12, "area", "no") == ("area", "no")
+
+
 class Mode(TorchDispatchMode):
     def __init__(self, seen):
         super().__init__()
@@ -226,6 +239,27 @@ def test_a_text_encoder_that_returns_integers_runs_inside_of_the_mode(monkeypatc
         assert (not seen) == outside
         Encoder().forward([[3, 4, 5]])
         assert seen  # of another length
+
+
+def test_a_vae_runs_outside_of_the_mode_from_its_second_call_of_a_shape_on(monkeypatch):
+    seen = []
+
+    class Network:
+        def decode(self, latents):
+            seen.clear()
+            return latents.neg()
+
+    class VAE:
+        def __init__(self, sd=None):
+            self.first_stage_model = Network()
+
+    monkeypatch.setitem(sys.modules, "comfy.sd", SimpleNamespace(VAE=VAE))
+    dry_part("once").run_unseen(lambda: 0)
+    with Mode(seen):
+        VAE(sd={}).first_stage_model.decode(torch.ones(2))
+        assert seen
+        VAE().first_stage_model.decode(torch.ones(2))
+        assert not seen
 
 
 def test_files_are_read_and_weights_loaded_outside_of_the_mode_and_integers_noted(monkeypatch):

@@ -7,7 +7,7 @@ from typing import Any
 def change_once(owner: Any, name: str, changed: Any, kind: Any = lambda made: made) -> None:
     """Let `changed(function, arguments...)` be called for a function; once, if there is one."""
     function = getattr(owner, name, None)
-    if function is None or getattr(function, "_headroom_dry", False):
+    if owner is None or function is None or getattr(function, "_headroom_dry", False):
         return
 
     @wraps(function)

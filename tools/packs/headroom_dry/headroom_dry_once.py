@@ -101,6 +101,13 @@ def run_unseen(reads: Callable[[], int]) -> None:
                                 ("comfy.text_encoders.llama", "Llama2_", "forward")):
         change_once(getattr(sys.modules.get(module), owner, None), name, unseen)
 
+    def with_network(make: Any, vae: Any, *args: Any, **kwargs: Any) -> None:
+        make(vae, *args, **kwargs)
+        for name in ("encode", "decode"):
+            change_once(type(vae.first_stage_model), name, unseen)
+
+    change_once(getattr(sys.modules.get("comfy.sd"), "VAE", None), "__init__", with_network)
+
 
 def load_unseen(known: Callable[[Any], Any]) -> None:
     """Let files be read and weights be loaded outside of these modes: nothing is computed then.
