@@ -21,30 +21,6 @@ def fails_once(gpu, comfy):
     return run
 
 
-def test_prompts_of_an_ended_server_are_offered_until_a_user_decides(gpu, open_page):
-    comfy = open_page(gpu)
-    none = {"text": None, "said": None, "prompts": [], "samples": []}
-    left = {**none, "text": "2 prompts had not run.",
-            "said": {"template": "{count} prompts had not run.", "values": {"count": 2}},
-            "prompts": [{"prompt_id": name, "was_running": False} for name in "ab"]}
-    asked = []
-
-    def answer(route):
-        if route.request.method == "POST":
-            asked.append(route.request.post_data_json)
-            return route.fulfill(json={"queued": ["a", "b"], "refused": []})
-        return route.fulfill(json=none if asked else left)
-
-    comfy.page.route("**/headroom/queue", answer)
-    box = comfy.reload().page.locator(".headroom-left")
-    box.wait_for()
-    assert "2 prompts had not run." in box.inner_text()
-    box.get_by_role("button", name="Queue them again").click()
-    box.wait_for(state="hidden")
-    assert asked == [{"action": "queue again"}]
-    comfy.page.get_by_text("2 queued again.").first.wait_for()
-
-
 def test_a_page_that_stayed_open_while_the_server_was_killed_shows_what_it_left_and_what_is_new(
     gpu, open_page
 ):
@@ -95,18 +71,6 @@ def test_the_button_of_the_offer_gives_the_picture(gpu, open_page):
     comfy.page.wait_for_function(
         "() => Object.values(app.nodeOutputs ?? {}).some(out => out.images?.length)")
     assert comfy.page.evaluate("() => app.graph._nodes.length") == 6  # the user's own, nothing more
-
-
-def test_the_entry_of_the_run_has_the_same_button(gpu, open_page):
-    comfy = open_page(gpu).load_prompt(sampling(seed=70))
-    panel = comfy.open_panel()
-    run = fails_once(gpu, comfy)
-    entry = panel.locator(f"[data-rescue='{run['prompt_id']}']")
-    assert "ran out of GPU memory" in entry.inner_text()
-    close_the_hosts_dialog(comfy)
-    entry.get_by_role("button", name="Run again with OOM Guard").click()
-    assert second_run(comfy, run["prompt_id"])["status"] == "success"
-    comfy.until(lambda: panel.get_by_text("This is the rerun of a run").is_visible() or None)
 
 
 def test_set_to_run_again_a_rerun_needs_no_button_and_is_announced(gpu, open_page):
