@@ -18,9 +18,10 @@ def handled_models():
     graph = picture(11, extras=True)
     _between(graph, "control", 0, "apply", "control_net", "WorldWeightedControl", "control_net",
              weight=0.25)
-    for giver, output, taker, name in (("1", 2, "decode", "vae"), ("lora", 1, "positive", "clip")):
-        exact = _between(graph, giver, output, taker, name, "WorldExactly", "value")
-        _between(graph, exact.id, 0, taker, name, f"WorldHooked{name.upper()}", name)
+    vae = _between(graph, "1", 2, "decode", "vae", "WorldExactly", "value")
+    _between(graph, vae.id, 0, "decode", "vae", "WorldHookedVAE", "vae")
+    clip = _between(graph, "lora", 1, "positive", "clip", "WorldExactly", "value")
+    _between(graph, clip.id, 0, "positive", "clip", "WorldHookedCLIP", "clip")
     return graph
 
 
