@@ -19,7 +19,6 @@ ROOT = Path(__file__).resolve().parent.parent
 SIMULATED_MIB = 8192  # what a simulated GPU starts with, before it gets the size that a test asks
 REAL_GPU_PACK = ROOT / "lab" / "packs" / "headroom_real_gpu"
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
-sys.dont_write_bytecode = True
 # Files with servers that take a minute or more on two cores.
 LONG = ("test_moved_host", "test_oom_guard", "test_advice", "test_packs", "test_fake_cuda_bytes",
         "test_workflows", "test_oom_guard_parts", "test_fit", "test_canvas", "test_same_facts")

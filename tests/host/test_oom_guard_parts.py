@@ -53,7 +53,7 @@ def test_one_failed_allocation_while_a_text_encoder_with_a_lora_is_loaded_gives_
     clip = graph.add("LoraLoader", model=loader[0], clip=loader[1], strength_model=1.0,
                      strength_clip=1.0, lora_name="headroom_test_lora.safetensors")[1]
     answer = run_sweep(gpu, graph, "OomSweepEncoder", add_guard(graph, clip), clip, fresh=True,
-                       last=290, stride=58)
+                       last=290, stride=72)
     assert answer["problems"] == []
     assert answer["identical_unfailed"]
     assert answer["largest_difference"] == 0
