@@ -50,21 +50,30 @@ def nothing(graph, loader, wires):
     return {}
 
 
-def conditioned(graph, loader, wires):
-    """Two prompts, one of them long and one for a region, a mask and a ControlNet."""
-    joined = graph.add("ConditioningConcat", conditioning_to=wires["positive"],
-                       conditioning_from=text(graph, loader, "a long tail"))
+def regional(graph, loader, wires):
     masked = graph.add(
         "ConditioningSetAreaPercentage", conditioning=text(graph, loader, "a blue ball"),
         width=1.0, height=0.5, x=0.0, y=0.5, strength=1.0)
-    both = graph.add("ConditioningCombine", conditioning_1=joined, conditioning_2=masked)
+    return {"positive": graph.add("ConditioningCombine", conditioning_1=wires["positive"],
+                                  conditioning_2=masked)}
+
+
+def controlled(graph, loader, wires):
     net = graph.add("ControlNetLoader", control_net_name="headroom_test_controlnet.safetensors")
     image = graph.add("EmptyImage", width=64, height=64, batch_size=1, color=8421504)
-    guided = graph.add("ControlNetApplyAdvanced", positive=both, negative=wires["negative"],
-                       control_net=net, image=image, strength=0.7, start_percent=0.0,
-                       end_percent=1.0)
+    both = graph.add("ControlNetApplyAdvanced", positive=wires["positive"],
+                     negative=wires["negative"], control_net=net, image=image, strength=0.7,
+                     start_percent=0.0, end_percent=1.0)
+    return {"positive": both[0], "negative": both[1]}
+
+
+def conditioned(graph, loader, wires):
+    """A long prompt, one for a region, a ControlNet and a mask."""
+    joined = graph.add("ConditioningConcat", conditioning_to=wires["positive"],
+                       conditioning_from=text(graph, loader, "a long tail"))
+    both = regional(graph, loader, {"positive": joined})
     mask = graph.add("SolidMask", value=1.0, width=64, height=64)
-    return {"positive": guided[0], "negative": guided[1],
+    return {**controlled(graph, loader, {**wires, **both}),
             "latent": graph.add("SetLatentNoiseMask", samples=wires["latent"], mask=mask)}
 
 
@@ -118,9 +127,12 @@ def test_one_failed_allocation_while_streamed_weights_get_their_lora_gives_the_s
     assert answer["tried"] >= 4
 
 
-@pytest.mark.parametrize("build", [nothing, conditioned, hooked], ids=lambda build: build.__name__)
-def test_a_split_batch_agrees_within_a_thousandth_of_the_range(gpu, build):
-    answer = sweep_sampling(gpu, build, ONLY_SPLIT, batch=3, first=150, stride=10_000, **IN_STEPS)
+# Where what is split is of another shape; the allocation is one of the model's, not of its hooks.
+@pytest.mark.parametrize(
+    ("build", "first"), [(nothing, 150), (regional, 150), (controlled, 150), (hooked, 720)],
+    ids=lambda value: getattr(value, "__name__", ""))
+def test_a_split_batch_agrees_within_a_thousandth_of_the_range(gpu, build, first):
+    answer = sweep_sampling(gpu, build, ONLY_SPLIT, batch=3, first=first, stride=10_000, **IN_STEPS)
     assert answer["problems"] == []
     assert answer["largest_difference"] <= SPLIT_TOLERANCE * answer["range"]
     assert answer["tried"] >= 1
