@@ -19,10 +19,11 @@ ROOT = Path(__file__).resolve().parent.parent
 SIMULATED_MIB = 8192  # what a simulated GPU starts with, before it gets the size that a test asks
 REAL_GPU_PACK = ROOT / "lab" / "packs" / "headroom_real_gpu"
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
-sys.dont_write_bytecode = True
 # Files with servers that take a minute or more on two cores.
 LONG = ("test_moved_host", "test_oom_guard", "test_advice", "test_packs", "test_fake_cuda_bytes",
         "test_workflows", "test_oom_guard_parts", "test_fit", "test_canvas", "test_same_facts")
+# Unit tests that wait for Ray most of their time: others compute meanwhile, and not at the end.
+WAITING = ("test_farm_serve", "test_farm_on_two_nodes", "test_farm_batch", "test_farm_run")
 _pools: list[Any] = []  # of running servers, in this process
 
 
@@ -60,7 +61,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     files = list(dict.fromkeys(item.path for item in items))
     folders = [path.relative_to(ROOT / "tests").parts[0] for path in files]
-    kinds = [{"browser": 0, "unit": 2}.get(folder, 1) for folder in folders]
+    kinds = [1 if path.stem in WAITING else {"browser": 0, "unit": 2}.get(folder, 1)
+             for path, folder in zip(files, folders, strict=True)]
     place = {
         path: (kind == 2, path.stem not in LONG, kinds[:index].count(kind) / kinds.count(kind))
         for index, (path, kind) in enumerate(zip(files, kinds, strict=True))

@@ -35,9 +35,11 @@ CHECKS = {
 # Processes: two more than cores, since each waits for its servers, but not too many for the RAM.
 IN_PARALLEL = ("-n", str(min(MOST_PROCESSES, (os.cpu_count() or 1) + 2)), "--dist", "loadfile",
                "--no-loadscope-reorder")
-# On another Python: not what PyTorch and the fake driver, which is C++, make out between them,
-# and not what Ray does with processes.
+# On another Python: not what PyTorch makes out with the fake driver, which is C++, or with models
+# of other libraries, and not what Ray does with processes.
+OF_LIBRARIES = ("cast/test_architectures", "models/test_diffsynth", "models/test_pipelines")
 SHORT = (*IN_PARALLEL, "-q", "-m", "not fakecuda and not ray",
+         *(f"--ignore=tests/unit/{name}.py" for name in OF_LIBRARIES),
          "tests/unit", "tests/worlds/test_smoke.py")
 PASS_THROUGH = True  # everything after `test` belongs to pytest
 

@@ -128,9 +128,8 @@ def test_an_applied_workflow_is_saved_loaded_again_and_runs(advised):
     assert comfy.run()["status"] == "success"
 
 
-@CANVAS
-def test_make_it_fit_takes_only_what_is_needed_in_one_step(advised, nodes2):
-    comfy, panel = advised(220 + nodes2, ADVICE, nodes2=nodes2)
+def test_make_it_fit_takes_only_what_is_needed_in_one_step(advised):
+    comfy, panel = advised(220, ADVICE)
     prompt = comfy.page.evaluate(PROMPT)
     panel.get_by_text("Make it fit …").click()
     size = panel.get_by_label("GPU memory in GiB")

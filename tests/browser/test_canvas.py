@@ -158,7 +158,7 @@ def test_every_script_is_a_module_of_few_bytes(cpu_server):
 
 
 # A name that holds the word comes first in the frontend; aliases decide what is found, not where.
-# "unload" leads to blueprints that have it in their names: see `test_blueprints.py`.
+# "unload" leads to blueprints that have it in their names: see `test_fits.py`.
 SEARCHED = {
     "low vram": 1, "save memory": 1, "free memory": 1, "gpu": 3, "cuda": 3,
 }

@@ -1,6 +1,10 @@
-"""What the panel's buttons, its command and a key that the user has bound do on the server."""
+"""What the panel's buttons, its command and a key that the user has bound do on the server.
+
+So does the button of an offer: a run that ran out of memory runs again, and its picture appears.
+"""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -14,21 +18,6 @@ pytestmark = [pytest.mark.host, pytest.mark.browser]
 @pytest.fixture
 def gpu(sim):
     return sim(4096)
-
-
-def test_offload_takes_exactly_that_model_off_the_gpu(gpu, open_page):
-    comfy = open_page(gpu).load_prompt(sampling(seed=15))
-    comfy.run()
-    panel = comfy.open_panel()
-    loaded = [each for each in comfy.get("/headroom/memory")["models"] if each["loaded_mib"] > 0]
-    assert len(loaded) > 1
-    target = loaded[0]["id"]
-    panel.locator(f"[data-model='{target}'] button").click()
-    comfy.told("Offload")
-    after = {each["id"]: each["loaded_mib"] for each in comfy.get("/headroom/memory")["models"]}
-    assert after.get(target, 0) == 0
-    assert {key: after[key] for key in after if key != target} == pytest.approx(
-        {each["id"]: each["loaded_mib"] for each in loaded[1:]})
 
 
 def test_while_a_prompt_runs_purge_and_offload_cannot_be_pressed(gpu, open_page):
@@ -129,3 +118,116 @@ def test_turned_off_the_page_has_no_panel_no_command_and_no_badge_and_the_settin
     comfy.set("Headroom.Server.Off", False)
     comfy.reload()
     comfy.page.locator(TAB_BUTTON).wait_for()
+
+
+def fails_once(gpu, comfy):
+    gpu.arm_fault(above_bytes=100_000, times=1)
+    run = comfy.run()
+    gpu.disarm()
+    assert run["status"] == "error" and run["failure"]["can_rescue"]
+    return run
+
+
+def test_a_page_that_stayed_open_while_the_server_was_killed_shows_what_it_left_and_what_is_new(
+    gpu, open_page
+):
+    comfy = open_page(gpu).load_prompt(sampling(seed=95))
+    comfy.run()
+    panel = comfy.open_panel()
+    panel.locator("[data-run]").wait_for()
+    comfy.until(comfy.is_quiet)
+    comfy.page.route("**/headroom/queue", lambda route: route.fulfill(json={
+        "text": "1 prompt had not run.", "said": None, "prompts": [{"prompt_id": "a"}]}))
+    comfy.page.route("**/headroom/runs?*", lambda route: route.fulfill(json={"runs": []}))
+    comfy.page.evaluate("() => app.api.socket.close()")  # the page connects again by itself
+    box = comfy.page.locator(".headroom-left")
+    box.get_by_text("1 prompt had not run.").wait_for()
+    panel.get_by_text("No run yet").wait_for()
+    comfy.page.unroute("**/headroom/queue")
+    comfy.page.evaluate("() => app.api.socket.close()")
+    box.wait_for(state="hidden")
+
+
+def second_run(comfy, first_id):
+    second_id = comfy.until(lambda: comfy.get(f"/headroom/runs/{first_id}")["rescued_as"])
+    return comfy.until(lambda: ended(comfy.get(f"/headroom/runs/{second_id}")))
+
+
+def close_the_hosts_dialog(comfy):
+    comfy.page.keyboard.press("Escape")  # about the error
+    comfy.page.locator(".p-dialog-mask").wait_for(state="detached")
+
+
+def ended(run):
+    return run if run.get("status") not in (None, "running") else None
+
+
+def test_the_button_of_the_offer_gives_the_picture(gpu, open_page):
+    comfy = open_page(gpu).load_prompt(sampling(seed=60))
+    run = fails_once(gpu, comfy)
+    offer = comfy.page.locator(f"[data-offer='{run['prompt_id']}']")
+    offer.wait_for()
+    words = offer.inner_text()
+    assert "KSampler" in words or "CLIP" in words
+    assert "ran out of GPU memory" in words and "asking for" in words
+    offer.get_by_role("button", name="Run again with OOM Guard").click()
+    second = second_run(comfy, run["prompt_id"])
+    assert second["status"] == "success"
+    assert second["rescued_from"] == run["prompt_id"]
+    offer.wait_for(state="detached")
+    comfy.page.wait_for_function(
+        "() => Object.values(app.nodeOutputs ?? {}).some(out => out.images?.length)")
+    assert comfy.page.evaluate("() => app.graph._nodes.length") == 6  # the user's own, nothing more
+
+
+def test_set_to_run_again_a_rerun_needs_no_button_and_is_announced(gpu, open_page):
+    comfy = open_page(gpu).load_prompt(sampling(seed=80))
+    comfy.set("Headroom.Rescue.AfterOutOfMemory", "run it again")
+    gpu.arm_fault(above_bytes=100_000, times=1)
+    comfy.queue()
+    comfy.told("it runs again with OOM Guard")
+    run = comfy.until(lambda: next(
+        (one for one in comfy.get("/headroom/runs")["runs"] if one["rescued_from"]
+         and one["status"] == "success"), None))
+    gpu.disarm()
+    assert run["nodes"]
+    assert comfy.page.locator("[data-offer]").count() == 0
+
+
+def test_set_to_nothing_a_run_gets_no_offer_and_offers_are_in_chinese(gpu, open_page):
+    comfy = open_page(gpu, locale="zh").load_prompt(sampling(seed=90))
+    comfy.set("Headroom.Rescue.AfterOutOfMemory", "nothing")
+    fails_once(gpu, comfy)
+    assert comfy.page.locator("[data-offer]").count() == 0
+    comfy.set("Headroom.Rescue.AfterOutOfMemory", "offer to run it again")
+    comfy.load_prompt(sampling(seed=91))
+    run = fails_once(gpu, comfy)
+    offer = comfy.page.locator(f"[data-offer='{run['prompt_id']}']")
+    offer.get_by_role("button", name="使用 OOM Guard 重新运行").wait_for()
+    offer_words = offer.inner_text()
+    assert "运行时显存不足，请求" in offer_words and not ENGLISH.search(offer_words)
+    comfy.page.locator(".headroom-toast").get_by_role("button", name="关闭").click()
+    offer.wait_for(state="detached")
+    fails_twice_in_chinese(gpu, comfy, run["prompt_id"])
+
+
+# Three words in a row: names of models, nodes and options are fewer.
+ENGLISH = re.compile(r"[A-Za-z]{2,}(?: [a-z]{2,}){2,}")
+
+
+def fails_twice_in_chinese(gpu, comfy, first_id):
+    close_the_hosts_dialog(comfy)
+    panel = comfy.open_panel()
+    gpu.arm_fault(above_bytes=100_000)
+    panel.locator(f"[data-rescue='{first_id}'] button").click()
+    second = second_run(comfy, first_id)
+    gpu.disarm()
+    assert second["status"] == "error" and second["gave_up"]
+    entry = panel.locator(f"[data-rescue='{second['prompt_id']}']")
+    entry.filter(has_text="重新运行时同样内存不足").wait_for()  # until then: that it is a rerun
+    entry.filter(has_text="第一次运行时").wait_for()
+    panel.locator(".headroom-gave-up").first.wait_for()
+    comfy.told("重新运行时同样内存不足")
+    told = [text for text in comfy.page.evaluate("() => told") if "Version Compat" not in text]
+    for words in [panel.inner_text(), *told]:
+        assert not ENGLISH.search(words), ENGLISH.search(words)

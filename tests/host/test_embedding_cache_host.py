@@ -143,13 +143,6 @@ def test_a_file_that_comes_while_the_server_runs_is_cached_at_once(client, serve
     assert not Encoding(path.name).run(client).loaded
 
 
-def test_a_second_server_with_the_same_user_folder_hits(client, server, other):
-    first = Encoding().run(client)
-    give(server, other, SMALL)
-    second = Encoding().run(other.client())
-    assert not second.loaded and second.digest == first.digest
-
-
 def test_two_servers_that_encode_the_same_at_once_never_disturb_each_other(
     client, server, other, user_folder
 ):

@@ -24,8 +24,8 @@ BUNDLED = {
     "diffusers_encode_only": ("resident", 0), "sd_controlnet_switch": ("resident", 0),
 }
 TEMPLATES = {
-    "default": ("resident", 0), "controlnet_example": ("resident", 0),
-    "sdxlturbo_example": ("resident", 0), "flux_schnell": ("streams", 11500),
+    "default": ("resident", 0), "sdxlturbo_example": ("resident", 0),
+    "flux_schnell": ("streams", 11500),
 }
 
 

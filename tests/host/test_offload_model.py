@@ -13,7 +13,6 @@ from tools.graph import (
     add_sampler,
 )
 from tools.models import (
-    DEMO_UPSCALER,
     TEST_CHECKPOINT,
     TEST_CHECKPOINT_B,
     TEST_CONTROLNET,
@@ -121,18 +120,6 @@ def test_a_bare_module_is_moved_and_the_report_says_who_manages_it(client):
     entry = client.run(graph.prompt)
     assert answers(entry)[same.id]["same"] is True
     assert "not managed by ComfyUI" in node_texts(entry)[offload.id]
-
-
-def test_an_upscale_model_wire_works(client):
-    graph = Graph()
-    upscaler = graph.add("UpscaleModelLoader", model_name=file_name(DEMO_UPSCALER))
-    image = graph.add("EmptyImage", width=32, height=32, batch_size=1, color=255)
-    first = graph.add("ImageUpscaleWithModel", upscale_model=upscaler, image=image)
-    offload = add_offload(graph, model=upscaler, after=first)
-    second = graph.add("ImageUpscaleWithModel", upscale_model=offload, image=image)
-    digests = [graph.add("ProbeTensor", value=node) for node in (first, second)]
-    shown = answers(client.run(graph.prompt))
-    assert shown[digests[0].id] == shown[digests[1].id]
 
 
 def test_both_outputs_are_the_very_objects_that_came_in(client):

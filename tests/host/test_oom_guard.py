@@ -51,21 +51,11 @@ def nothing(graph, loader, wires):
 
 
 def regional(graph, loader, wires):
-    masked = graph.add("ConditioningSetArea", conditioning=text(graph, loader, "a blue ball"),
-                       width=64, height=64, x=0, y=64, strength=1.0)
+    masked = graph.add(
+        "ConditioningSetAreaPercentage", conditioning=text(graph, loader, "a blue ball"),
+        width=1.0, height=0.5, x=0.0, y=0.5, strength=1.0)
     return {"positive": graph.add("ConditioningCombine", conditioning_1=wires["positive"],
-                                  conditioning_2=masked),
-            "latent": latents(graph, 1, size=128)}
-
-
-def long_prompt(graph, loader, wires):
-    return {"positive": graph.add("ConditioningConcat", conditioning_to=wires["positive"],
-                                  conditioning_from=text(graph, loader, "a long tail"))}
-
-
-def inpainting(graph, loader, wires):
-    mask = graph.add("SolidMask", value=1.0, width=64, height=64)
-    return {"latent": graph.add("SetLatentNoiseMask", samples=wires["latent"], mask=mask)}
+                                  conditioning_2=masked)}
 
 
 def controlled(graph, loader, wires):
@@ -75,6 +65,16 @@ def controlled(graph, loader, wires):
                      negative=wires["negative"], control_net=net, image=image, strength=0.7,
                      start_percent=0.0, end_percent=1.0)
     return {"positive": both[0], "negative": both[1]}
+
+
+def conditioned(graph, loader, wires):
+    """A long prompt, one for a region, a ControlNet and a mask."""
+    joined = graph.add("ConditioningConcat", conditioning_to=wires["positive"],
+                       conditioning_from=text(graph, loader, "a long tail"))
+    both = regional(graph, loader, {"positive": joined})
+    mask = graph.add("SolidMask", value=1.0, width=64, height=64)
+    return {**controlled(graph, loader, {**wires, **both}),
+            "latent": graph.add("SetLatentNoiseMask", samples=wires["latent"], mask=mask)}
 
 
 def hooked(graph, loader, wires):
@@ -91,25 +91,18 @@ def patched(graph, loader, wires):
 
 
 def nested(graph, loader, wires):
-    return {"model": graph.add("OomNestedPatch", model=wires["model"])}
+    """Patches around a patch, and one that samples once more in each step."""
+    model = graph.add("OomNestedPatch", **patched(graph, loader, wires))
+    return {"model": graph.add("SelfAttentionGuidance", model=model, scale=0.5, blur_sigma=2.0)}
 
 
-def self_attention_guided(graph, loader, wires):
-    return {"model": graph.add("SelfAttentionGuidance", model=wires["model"], scale=0.5,
-                               blur_sigma=2.0)}
-
-
-VARIANTS = [nothing, regional, long_prompt, inpainting, controlled, hooked, patched, nested,
-            self_attention_guided]
-# Where what is split is of another shape.
-SPLIT_DIFFERENTLY = [nothing, regional, controlled, hooked]
 # Hooked weights are patched again in every step: few allocations in turn take long enough.
-STRIDES = {"nothing": 97, "hooked": 701, "regional": 401}
+STRIDES = {nothing: 97, conditioned: 401, nested: 241, hooked: 701}
 
 
-@pytest.mark.parametrize("build", VARIANTS, ids=lambda build: build.__name__)
+@pytest.mark.parametrize("build", STRIDES, ids=lambda build: build.__name__)
 def test_one_failed_allocation_anywhere_in_sampling_gives_the_same_bits(gpu, build):
-    answer = sweep_sampling(gpu, build, stride=STRIDES.get(build.__name__, 241))
+    answer = sweep_sampling(gpu, build, stride=STRIDES[build])
     assert answer["problems"] == []
     assert answer["identical_unfailed"]
     assert answer["largest_difference"] == 0
@@ -134,9 +127,12 @@ def test_one_failed_allocation_while_streamed_weights_get_their_lora_gives_the_s
     assert answer["tried"] >= 4
 
 
-@pytest.mark.parametrize("build", SPLIT_DIFFERENTLY, ids=lambda build: build.__name__)
-def test_a_split_batch_agrees_within_a_thousandth_of_the_range(gpu, build):
-    answer = sweep_sampling(gpu, build, ONLY_SPLIT, batch=3, first=150, stride=10_000, **IN_STEPS)
+# Where what is split is of another shape; the allocation is one of the model's, not of its hooks.
+@pytest.mark.parametrize(
+    ("build", "first"), [(nothing, 150), (regional, 150), (controlled, 150), (hooked, 720)],
+    ids=lambda value: getattr(value, "__name__", ""))
+def test_a_split_batch_agrees_within_a_thousandth_of_the_range(gpu, build, first):
+    answer = sweep_sampling(gpu, build, ONLY_SPLIT, batch=3, first=first, stride=10_000, **IN_STEPS)
     assert answer["problems"] == []
     assert answer["largest_difference"] <= SPLIT_TOLERANCE * answer["range"]
     assert answer["tried"] >= 1

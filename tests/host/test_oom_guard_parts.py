@@ -53,7 +53,7 @@ def test_one_failed_allocation_while_a_text_encoder_with_a_lora_is_loaded_gives_
     clip = graph.add("LoraLoader", model=loader[0], clip=loader[1], strength_model=1.0,
                      strength_clip=1.0, lora_name="headroom_test_lora.safetensors")[1]
     answer = run_sweep(gpu, graph, "OomSweepEncoder", add_guard(graph, clip), clip, fresh=True,
-                       last=290, stride=58)
+                       last=290, stride=72)
     assert answer["problems"] == []
     assert answer["identical_unfailed"]
     assert answer["largest_difference"] == 0
@@ -80,27 +80,13 @@ def test_an_upscale_model_goes_on_to_one_image_and_to_tiles(gpu):
     assert answer["largest_difference"] < 0.15 * answer["range"]
 
 
-@pytest.mark.parametrize(("stage", "mib"), [("sample", 24), ("decode", 20)])
-def test_the_guard_completes_where_stock_runs_out_of_memory(gpu, stage, mib):
-    def completes(guarded):
-        graph = Graph()
-        loader = checkpoint(graph)
-        wires = [add_guard(graph, loader[i]) if guarded else loader[i] for i in range(3)]
-        node = graph.add("OomCapacityProbe", model=wires[0], clip=wires[1], vae=wires[2],
-                         stage=stage, mib=mib, size=256, batch=2, steps=1, computed=False)
-        return answer_of(gpu, graph, node)["completed"]
-
-    assert not completes(guarded=False)
-    assert completes(guarded=True)
-
-
-def probed(gpu, stage, mib, **changed):
+def probed(gpu, stage, mib, guarded=True, **changed):
     """The answer of one try at a capacity, and the prompt's record."""
     graph = Graph()
     loader = checkpoint(graph)
-    wires = [add_guard(graph, loader[i]) for i in range(3)]
+    wires = [add_guard(graph, loader[i]) if guarded else loader[i] for i in range(3)]
     node = graph.add("OomCapacityProbe", model=wires[0], clip=wires[1], vae=wires[2], **{
-        "stage": stage, "mib": mib, "size": 256, "batch": 2, "steps": 2, "computed": False,
+        "stage": stage, "mib": mib, "size": 256, "batch": 2, "steps": 1, "computed": False,
         **changed})
     entry = gpu.client.run(graph.prompt, timeout=600)
     record = gpu.client.get_json(f"/headroom/runs/{entry['prompt_id']}")
@@ -115,8 +101,10 @@ def test_a_text_encoder_with_a_layer_larger_than_the_gpu_still_encodes(gpu):
 
 @pytest.mark.parametrize(("stage", "mib"), [("sample", 24), ("decode", 20)])
 def test_the_second_prompt_of_a_kind_does_not_fail_first(gpu, stage, mib):
-    first, learned = probed(gpu, stage, mib, batch=3)
-    again, remembered = probed(gpu, stage, mib, batch=3)
+    """And neither fails at the end, where stock runs out of memory."""
+    assert not probed(gpu, stage, mib, guarded=False)[0]["completed"]
+    first, learned = probed(gpu, stage, mib)
+    again, remembered = probed(gpu, stage, mib)
     assert first["completed"] and again["completed"]
     assert learned["oom"] and learned["actions"] == []
     assert remembered["oom"] == []
@@ -127,11 +115,8 @@ def test_the_second_prompt_of_a_kind_does_not_fail_first(gpu, stage, mib):
 @pytest.mark.parametrize("stage", ["encode", "sample", "decode"])
 def test_the_capacity_benchmark_needs_no_arithmetic_to_know_the_bytes(gpu, stage):
     def probe(computed):
-        graph = Graph()
-        loader = checkpoint(graph)
-        node = graph.add("OomCapacityProbe", model=loader[0], clip=loader[1], vae=loader[2],
-                         stage=stage, mib=2048, size=64, batch=2, steps=1, computed=computed)
-        return answer_of(gpu, graph, node)
+        answer, _ = probed(gpu, stage, 2048, guarded=False, size=64, computed=computed)
+        return answer
 
     real, shapes = probe(True), probe(False)
     assert real["completed"] and shapes["completed"]

@@ -104,12 +104,12 @@ def test_another_error_inside_a_guarded_step_is_no_occasion_to_recover(gpu):
     assert picture(gpu, gpu.client.run(prompt_of(40))) == before
 
 
-def test_16_interrupts_during_recoveries_leave_the_host_as_it_was(gpu):
+def test_8_interrupts_during_recoveries_leave_the_host_as_it_was(gpu):
     before = picture(gpu, gpu.client.run(prompt_of(50, guarded=False)))
     models, allocated = loaded(gpu), gpu.collect().allocated_bytes
     ended = []
-    for number in range(16):
-        gpu.arm_fault(every=5 + 27 * number, times=6)
+    for number in range(8):
+        gpu.arm_fault(every=5 + 54 * number, times=6)
         prompt_id = gpu.client.queue(prompt_of(100 + number))
         wait_until(lambda asked=prompt_id: gpu.fault()["failed"] or gpu.client.history(asked))
         gpu.client.interrupt()
@@ -117,7 +117,7 @@ def test_16_interrupts_during_recoveries_leave_the_host_as_it_was(gpu):
         ended.append(was_interrupted(entry))
         assert entry["status"]["status_str"] == "success" or failure_of(entry)
     gpu.disarm()
-    assert sum(ended) >= 8
+    assert sum(ended) >= 4
     again = gpu.client.run(prompt_of(50, guarded=False))
     assert picture(gpu, again) == before
     assert loaded(gpu) == models and gpu.collect().allocated_bytes == allocated

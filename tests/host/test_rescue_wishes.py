@@ -39,18 +39,6 @@ def test_an_offer_is_told_to_its_client_and_taken_over_http(gpu):
     assert status == 409 and answer["prompt_id"] in again["error"]
 
 
-@pytest.mark.parametrize(("body", "status", "words"), [
-    ({"prompt_id": "nowhere"}, 404, "No prompt nowhere is known"),
-    ({}, 400, "Expected `prompt_id`"),
-    ({"prompt_id": 5}, 400, "but got 5"),
-    ({"prompt_id": "a", "front": True}, 400, "Expected only the keys prompt_id"),
-    ([], 400, "Expected a JSON object"),
-])
-def test_a_bad_request_is_told_in_one_sentence(gpu, body, status, words):
-    found, answer = gpu.client.post_json("/headroom/rescue", body)
-    assert found == status and words in answer["error"]
-
-
 def test_what_comes_through_a_pipe_is_named(gpu):
     graph = Graph()
     wan = graph.add("OomTinyWan", "video", batch=1)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.client import PromptFailed, cached_nodes, node_texts
+from tools.client import cached_nodes, node_texts
 from tools.graph import Graph
 
 pytestmark = pytest.mark.host
@@ -90,25 +90,6 @@ def test_an_empty_list_of_sizes_runs_nothing_behind_it_and_is_no_error(client):
     texts = answers(client, graph)
     assert blocked.id not in texts
     assert texts[report.id] == ["0 sizes: there is nothing to sort"]
-
-
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
-        ({"sizes": "512x512\nlarge"}, 'cannot read line 2 of `sizes`, "large"'),
-        ({"items": "texts"}, "item 1 is a str"),
-        ({"items": "texts", "sizes": "8x8"}, "each of the 2 items, but got 1 sizes"),
-    ],
-)
-def test_bad_work_is_refused_in_one_sentence(client, inputs, message):
-    graph = Graph()
-    if "items" in inputs:
-        inputs = {**inputs, "items": pictures(graph, [[1, 8, 8], [1, 4, 4]], kind="STRING")}
-    show(graph, add_sorter(graph, **inputs)[0])
-    with pytest.raises(PromptFailed) as caught:
-        client.run(graph.prompt)
-    assert caught.value.node_type == "HeadroomSizeSorter"
-    assert message in caught.value.exception_message
 
 
 def test_an_unchanged_queue_stays_cached(client):

@@ -11,27 +11,17 @@ def _between(graph, giver, output, taker, name, class_type, given, **settings):
     return made
 
 
-def weighted_control():
-    """A pack makes a ControlNet of its own from one of exactly ComfyUI's class."""
+def handled_models():
+    """Packs make a ControlNet of their own, take a VAE and a CLIP of exactly ComfyUI's class only,
+    and set methods on them, bound to what they were taken from.
+    """
     graph = picture(11, extras=True)
     _between(graph, "control", 0, "apply", "control_net", "WorldWeightedControl", "control_net",
              weight=0.25)
-    return graph
-
-
-def exact_classes():
-    """A pack takes a VAE and a CLIP of exactly ComfyUI's class only."""
-    graph = picture(12)
-    _between(graph, "1", 2, "decode", "vae", "WorldExactly", "value")
-    _between(graph, "1", 1, "positive", "clip", "WorldExactly", "value")
-    return graph
-
-
-def hooked_methods():
-    """A pack sets methods on a VAE and a CLIP, bound to what they were taken from."""
-    graph = picture(13)
-    _between(graph, "1", 2, "decode", "vae", "WorldHookedVAE", "vae")
-    _between(graph, "1", 1, "positive", "clip", "WorldHookedCLIP", "clip")
+    vae = _between(graph, "1", 2, "decode", "vae", "WorldExactly", "value")
+    _between(graph, vae.id, 0, "decode", "vae", "WorldHookedVAE", "vae")
+    clip = _between(graph, "lora", 1, "positive", "clip", "WorldExactly", "value")
+    _between(graph, clip.id, 0, "positive", "clip", "WorldHookedCLIP", "clip")
     return graph
 
 
@@ -89,5 +79,4 @@ def changed_by_time():
     return graph
 
 
-WORLDS = [weighted_control, exact_classes, hooked_methods, pipe, loop, step_cache, placed_weights,
-          flushed_cache, changed_by_time]
+WORLDS = [handled_models, pipe, loop, step_cache, placed_weights, flushed_cache, changed_by_time]

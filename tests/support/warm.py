@@ -1,11 +1,13 @@
 """Servers that are forked from a Python which has imported what all of them import.
 
 More than half of a server's start is the import of torch, torchvision and transformers, the same in
-every one. Torch chooses its CUDA allocator while it is imported, so that servers on fake devices
-come from a Python of their own, where they have the allocator that most have. What needs another
-one, another Python or environment is started in the plain way.
+every one, so that all test processes of a run share one such Python. Torch chooses between its own
+allocator and the driver's while it is imported: servers on fake devices come from one of two more.
+What needs another Python or environment is started in the plain way.
 """
 
+import errno
+import hashlib
 import json
 import os
 import select
@@ -17,7 +19,7 @@ import threading
 from pathlib import Path
 
 from fakecuda.settings import LAUNCHER, parse_command
-from tools.processes import child_setup, start_process
+from tools.processes import start_process
 
 PROGRAM = Path(__file__).with_name("warm_main.py")
 # What a server of 0.3.75 and of 0.33.0 spends most of its start on; none starts a thread.
@@ -27,10 +29,12 @@ MODULES = (
     "av", "einops", "kornia", "spandrel", "safetensors.torch", "sqlalchemy", "alembic", "yaml",
     "pydantic", "pydantic_settings", "psutil", "tqdm", "sentencepiece", "tokenizers",
 )
-# No library reads these while it is imported; the driver does when it is asked for the first time.
-IGNORED = ("HEADROOM_", "PYTEST_", "FAKECUDA_", "SIMGPU_")
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
-CHOSEN_BY_COMFYUI = "backend:cudaMallocAsync"  # before it imports torch
+# No library reads these while it is imported; the driver does when it is asked for the first time,
+# and torch, whether its own allocator expands its segments.
+IGNORED = ("HEADROOM_", "PYTEST_", "FAKECUDA_", "SIMGPU_", ALLOCATOR, "PYTORCH_ALLOC_CONF")
+DRIVERS_OWN = "backend:cudaMallocAsync"  # ComfyUI chooses it before it imports torch
+RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
 
 
 class WarmPythons:
@@ -42,41 +46,45 @@ class WarmPythons:
 
     def start(self, command, *, cwd, env, output):
         """A running process of `command`, with the methods of a Popen that a server needs."""
-        allocator = ""
+        kind, more = "plain", {}
         if str(command[1]) == str(LAUNCHER):
             settings, program, arguments = parse_command(list(command[2:]))
-            is_server = not program.is_file()
-            if is_server and (settings.allocator != "program"
-                              or "--disable-cuda-malloc" in arguments):
-                return start_process(command, cwd=cwd, env=env, output=output)
             env = settings.environment(env)
             command = [command[0], str(LAUNCHER.with_name("start.py")), str(program), *arguments]
-            allocator = CHOSEN_BY_COMFYUI if is_server else env.get(ALLOCATOR, "")
-        python = self._pythons.setdefault(allocator, WarmPython(self._modules))
-        more = {ALLOCATOR: allocator} if allocator else {}
-        return python.start(command, cwd=cwd, env=env, output=output, imports_with=more)
+            kind = env.get(ALLOCATOR, "")
+            if (settings.allocator == "program" and not program.is_file()
+                    and "--disable-cuda-malloc" not in arguments):
+                kind = env[ALLOCATOR] = DRIVERS_OWN
+            kind = DRIVERS_OWN if kind == DRIVERS_OWN else "torch's own"
+            more = {ALLOCATOR: kind} if kind == DRIVERS_OWN else {}
+        python = self._pythons.setdefault(kind, WarmPython(self._modules, more))
+        return python.start(command, cwd=cwd, env=env, output=output)
 
     def stop(self):
-        """End all, and what they still run."""
+        """End what was started here; with the last test process the Pythons end, too."""
         for python in self._pythons.values():
             python.stop()
 
 
 class WarmPython:
-    """Starts processes as `tools.processes.start_process` does, those that can be, by a fork."""
+    """Starts processes as `tools.processes.start_process` does, those that can be, by a fork.
 
-    def __init__(self, modules=MODULES):
-        self._modules = modules
+    The modules are imported with `more` in the environment.
+    """
+
+    def __init__(self, modules, more):
+        self._modules, self._more = modules, more
         self._lock = threading.Lock()
         self._process = self._channel = self._env = None
 
-    def start(self, command, *, cwd, env, output, imports_with=None):
-        """A process of `command`; the modules are imported with `imports_with` in `env`, too."""
+    def start(self, command, *, cwd, env, output):
+        """A running process of `command`."""
         if not self._fits(command, env):
             return start_process(command, cwd=cwd, env=env, output=output)
         with self._lock:
-            if self._process is None:
-                self._begin(env, imports_with or {})
+            if self._channel is None:
+                self._env = _others(env)
+                self._channel = self._connected()
         words = {"argv": list(command[1:]), "cwd": str(cwd), "env": dict(env)}
         return Forked(self, self.ask(words, output.fileno())["pid"])
 
@@ -95,27 +103,41 @@ class WarmPython:
             return json.loads(answer)
 
     def stop(self):
-        """End it, and with it whatever it still runs."""
-        if self._process is not None:
+        """End whatever it still runs for this process."""
+        if self._channel is not None:
             self._channel.close()
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+            self._channel = None
 
     def _fits(self, command, env):
         if str(command[0]) != sys.executable or not sys.platform.startswith("linux"):
             return False
         return self._env is None or _others(env) == self._env
 
-    def _begin(self, env, more):
-        self._env = _others(env)
-        self._channel, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, str(PROGRAM), str(theirs.fileno()), *self._modules],
-                env={**env, **more}, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
-                preexec_fn=child_setup(),
-            )
+    def _connected(self):
+        """A connection to the warm Python of this test run; who asks first starts it."""
+        env = {**self._env, **self._more}
+        name = repr((sys.executable, self._modules, sorted(env.items())))
+        address = f"\0headroom-{RUN}-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+        while True:
+            with socket.socket(socket.AF_UNIX) as listening:
+                try:
+                    listening.bind(address)
+                except OSError as error:
+                    if error.errno != errno.EADDRINUSE:
+                        raise
+                else:
+                    listening.listen()
+                    self._process = subprocess.Popen(
+                        [sys.executable, str(PROGRAM), str(listening.fileno()), *self._modules],
+                        env=env, stdin=subprocess.DEVNULL, pass_fds=[listening.fileno()],
+                        start_new_session=True,
+                    )
+            channel = socket.socket(socket.AF_UNIX)
+            try:
+                channel.connect(address)
+                return channel
+            except ConnectionRefusedError:  # it does not listen yet, or it has just ended
+                channel.close()
 
 
 class Forked:

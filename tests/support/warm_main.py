@@ -1,9 +1,9 @@
 """The warm Python itself: imports what every ComfyUI imports, then forks a server when asked.
 
-`python warm_main.py SOCKET_FD MODULE ...`, started by `support.warm`. A request is one line of
-JSON. `argv`, `cwd` and `env`, with the descriptor of the log, start a process: `{"pid": N}`. `poll`
-with such a number answers `{"code": N}`, null while it runs. It ends with the program that started
-it, and so do they.
+`python warm_main.py SOCKET_FD MODULE ...`, started by `support.warm`, listens there. A request is
+one line of JSON. `argv`, `cwd` and `env`, with the descriptor of the log, start a process:
+`{"pid": N}`. `poll` with such a number answers `{"code": N}`, null while it runs. What a program
+started here ends when that program closes its connection; after the last one all ends.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import importlib
 import json
 import os
 import runpy
+import select
 import signal
 import socket
+import struct
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,26 +29,50 @@ PR_SET_PDEATHSIG = 1  # prctl(2)
 LONGEST = 1 << 20
 
 
-def main(channel: socket.socket, modules: Sequence[str]) -> None:
-    """Serve requests until the other side closes; in a forked child, become that program."""
+def main(listening: socket.socket, modules: Sequence[str]) -> None:
+    """Serve requests until nobody is connected; in a forked child, become that program."""
     for name in modules:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     _read_tokenizers_once()
+    # A background job of a shell ignores it, and so would its children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.collect()
     gc.freeze()  # so that a child's collections copy no page for it
     codes: dict[int, int] = {}
-    while request := _received(channel):
-        words, files = request
-        if "poll" in words:
-            _answer(channel, {"code": _code(words["poll"], codes)})
-            continue
-        pid = _fork(files)
-        if pid == 0:
-            channel.close()
-            _become(words, files[0])
-            return
-        _answer(channel, {"pid": pid})
+    started = _accepted(listening)
+    while started or select.select([listening], [], [], 0)[0]:
+        for channel in select.select([listening, *started], [], [])[0]:
+            if channel is listening:
+                started.update(_accepted(listening))
+            elif request := _received(channel):
+                words, files = request
+                if "poll" in words:
+                    _answer(channel, {"code": _code(words["poll"], codes)})
+                    continue
+                pid = _fork(files)
+                if pid == 0:
+                    for one in (listening, *started):
+                        one.close()
+                    _become(words, files[0])
+                    return
+                started[channel].append(pid)
+                _answer(channel, {"pid": pid})
+            else:
+                for pid in started.pop(channel):
+                    if _code(pid, codes) is None:
+                        os.kill(pid, signal.SIGTERM)
+                channel.close()
+
+
+def _accepted(listening: socket.socket) -> dict[socket.socket, list[int]]:
+    """The next who connects, with nothing started yet; nobody if it is another user."""
+    channel, _ = listening.accept()
+    who = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    if struct.unpack("3i", who)[1] == os.getuid():
+        return {channel: []}
+    channel.close()
+    return {}
 
 
 def _read_tokenizers_once() -> None:
@@ -60,9 +86,11 @@ def _read_tokenizers_once() -> None:
 
 
 def _received(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    data, files, _, _ = socket.recv_fds(channel, LONGEST, 1)
-    while data and not data.endswith(b"\n"):
-        data += channel.recv(LONGEST)
+    data = b""
+    with contextlib.suppress(ConnectionError):
+        data, files, _, _ = socket.recv_fds(channel, LONGEST, 1)
+        while data and not data.endswith(b"\n"):
+            data += channel.recv(LONGEST)
     return (json.loads(data), files) if data else None
 
 

@@ -45,6 +45,7 @@ if _aimdo := os.environ.get("HEADROOM_COMFY_AIMDO"):  # not the one that ComfyUI
 # Those of most tests: each allocator is met still. The facts of tests/gpu are asked in more.
 FEWER = [name for name in WORLDS if EVERYWHERE or not HAS_BOTH or name not in (
     "oldest, native", "oldest, expandable", "newest, native")]
+USUAL = [name for name in FEWER if EVERYWHERE or name.endswith("default")]
 
 
 def sampled(model=TEST_CHECKPOINT, seed=1, size=64):

@@ -134,7 +134,7 @@ def test_guarding_every_run_changes_no_pixel(sim, wanted_of, whole_of, world, pa
 
 
 # Where it is another guard, on another wire, than that of a run that is guarded for its user.
-@pytest.mark.parametrize("world", [graphs.weighted_control, graphs.pipe])
+@pytest.mark.parametrize("world", [graphs.handled_models, graphs.pipe])
 def test_a_guard_behind_every_loader_changes_no_pixel(gpu, wanted_of, world):
     graph, wanted = world(), wanted_of(world)
     guarded = on_wires(graph, "HeadroomOOMGuard", "model", GUARD_DEFAULTS, ("MODEL", "CLIP", "VAE"))

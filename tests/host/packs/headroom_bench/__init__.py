@@ -1,8 +1,8 @@
 """Nodes for the benchmarks: models of any size, timed loads and plain copies, held tensors."""
 
 import gc
-import json
 import os
+import runpy
 import sys
 import time
 from pathlib import Path
@@ -16,13 +16,8 @@ import torch
 
 from .classes import SHAPES, conditioning, latent, random_model, zero_model
 
-
-class AnyType(str):
-    def __ne__(self, other):
-        return False
-
-
-ANY = AnyType("*")
+SHARED = runpy.run_path(str(Path(__file__).resolve().parents[1] / "shown.py"))
+ANY, Bench = SHARED["ANY"], SHARED["Shown"]
 
 
 def settled():
@@ -30,21 +25,6 @@ def settled():
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter()
-
-
-class Bench:
-    CATEGORY = "headroom_bench"
-    OUTPUT_NODE = True
-    RETURN_TYPES = (ANY,)
-    FUNCTION = "run"
-
-    @classmethod
-    def IS_CHANGED(cls, **_):
-        return float("nan")
-
-    @staticmethod
-    def shown(answer, value=None):
-        return {"ui": {"text": [json.dumps(answer)]}, "result": (value,)}
 
 
 class BenchModel(Bench):

@@ -1,37 +1,16 @@
 """Nodes that let a test look into the server: identity, loaded models, weights, RAM."""
 
 import hashlib
-import json
+import runpy
+from pathlib import Path
 
 import comfy.model_management as mm
 import comfy.model_patcher
 import psutil
 import torch
 
-
-class AnyType(str):
-    def __ne__(self, other):
-        return False
-
-
-ANY = AnyType("*")
-
-
-class Probe:
-    """A node that shows a JSON answer; it runs again in every queue."""
-
-    CATEGORY = "headroom_probe"
-    OUTPUT_NODE = True
-    RETURN_TYPES = (ANY,)
-    FUNCTION = "run"
-
-    @classmethod
-    def IS_CHANGED(cls, **_):
-        return float("nan")
-
-    @staticmethod
-    def shown(answer, value=None):
-        return {"ui": {"text": [json.dumps(answer)]}, "result": (value,)}
+SHARED = runpy.run_path(str(Path(__file__).resolve().parents[1] / "shown.py"))
+ANY, Probe = SHARED["ANY"], SHARED["Shown"]
 
 
 class ProbeSame(Probe):

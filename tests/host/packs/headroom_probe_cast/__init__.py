@@ -1,19 +1,15 @@
 """Nodes that let a test look at dtypes, identities and loaded bytes, and make odd models."""
 
 import gc
-import json
+import runpy
+from pathlib import Path
 
 import comfy.model_management as mm
 import comfy.model_patcher
 import torch
 
-
-class AnyType(str):
-    def __ne__(self, other):
-        return False
-
-
-ANY = AnyType("*")
+SHARED = runpy.run_path(str(Path(__file__).resolve().parents[1] / "shown.py"))
+ANY, Shown = SHARED["ANY"], SHARED["Shown"]
 
 
 def patcher_of(value):
@@ -26,21 +22,6 @@ def patcher_of(value):
 def module_of(value):
     patcher = patcher_of(value)
     return patcher.model if patcher is not None else value.model
-
-
-class Shown:
-    CATEGORY = "headroom_probe"
-    OUTPUT_NODE = True
-    RETURN_TYPES = (ANY,)
-    FUNCTION = "run"
-
-    @classmethod
-    def IS_CHANGED(cls, **_):
-        return float("nan")
-
-    @staticmethod
-    def shown(answer, value=None):
-        return {"ui": {"text": [json.dumps(answer)]}, "result": (value,)}
 
 
 class CastProbe(Shown):

@@ -1,16 +1,12 @@
 """Nodes that let a test make lists and look at them whole."""
 
 import json
+import runpy
+from pathlib import Path
 
 import torch
 
-
-class AnyType(str):
-    def __ne__(self, other):
-        return False
-
-
-ANY = AnyType("*")
+ANY = runpy.run_path(str(Path(__file__).resolve().parents[1] / "shown.py"))["ANY"]
 
 
 class ListShow:
