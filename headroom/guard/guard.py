@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from ..base.choices import expect_choice
 from ..base.guards import is_inserted
-from ..base.inputs import expect_flag, expect_whole
+from ..base.inputs import expect_choice, expect_flag, expect_whole
 from ..base.said import said
 from ..host.adapter import guard_host
 from ..host.features import lost

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..base.choices import shown
 from ..base.device import MIB
+from ..base.inputs import shown
 from ..base.said import Said, said
 from ..host.adapter import current_host
 from ..host.borrowed import borrowed
