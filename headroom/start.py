@@ -26,7 +26,7 @@ from .host.types import Previews
 from .measure.spill import Spill, counter_of_windows
 from .measure.strain import Strains
 from .models.foreign import NOTABLE_AFTER_RUN, foreign_models
-from .models.held import HeldModels
+from .models.loaded import HeldModels
 from .record.current import current_recorder, use_recorder
 from .record.highest import HeldPeaks
 from .record.probe import Probe

@@ -10,7 +10,7 @@ copy of a guarded object (`copy.copy`, as in Select VAE Device, deepcopy, pickle
 from collections.abc import Callable
 from typing import Any
 
-from .options import GuardOptions
+from .call import GuardOptions
 
 
 class GuardedMethod:

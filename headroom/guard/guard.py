@@ -8,8 +8,8 @@ from ..base.said import said
 from ..host.adapter import guard_host
 from ..host.features import lost
 from ..measure.journal import executing_node, note_action
+from .call import GuardOptions, Prefer
 from .clip import guard_clip
-from .options import GuardOptions, Prefer
 from .sampling import guard_model
 from .upscaler import guard_upscaler
 from .vae import guard_vae

@@ -7,14 +7,13 @@ import torch
 
 from ..base.said import said
 from . import lessons, weights
-from .call import Call, Plan
+from .attempt import is_recovering
+from .call import Call, GuardOptions, Plan
 from .copies import GuardedMethod, guarded_copy
 from .lack import Lack
-from .options import GuardOptions
 from .recover import recover
 from .replay import RandomState
-from .tiles import fewer_images, images_words, smaller_tile, tile_count, why_whole
-from .trying import is_recovering
+from .tiles import fewer_images, images_words, smaller_tile, tile_count
 from .vae_call import (
     MOST_OVERLAP,
     can_rely_on_estimate,
@@ -173,12 +172,6 @@ class _VAECall(Call[torch.Tensor]):
 
     def cut_words(self, plan: Plan) -> list[str]:
         return images_words(plan, max(self.seen, 1), self._unit)
-
-    def why_whole(self, plan: Plan, lack: Lack) -> list[str]:
-        options = self._method.options
-        may_split = options.split_batch and self._has_images() and self._below is None
-        return why_whole(self._at_once(plan), may_split and plan.parts is None,
-                         options.tile_vae and plan.tile is None, self.can_tile)
 
     def _at_once(self, plan: Plan) -> int:
         return min(plan.parts or self.seen, self.seen)

@@ -151,11 +151,6 @@ def note_outcome(entry: OomAttempt, recovered: bool) -> None:
     note(replace(entry, recovered=recovered))
 
 
-def note_gave_up(text: str) -> None:
-    """Report OOM Guard's final error."""
-    note(GaveUp(*executing_node(), text))
-
-
 def note_left_out(error: str) -> None:
     """Report, also to the log, that memory ran out and ComfyUI continued without a part."""
     prompt_id, node_id = executing_node()

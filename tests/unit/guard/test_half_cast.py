@@ -6,8 +6,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from headroom.guard import failure
-from headroom.guard.failure import Failure
+from headroom.guard import attempt
+from headroom.guard.attempt import Failure
 from headroom.host.half_cast import forget, half_cast, is_incomplete_page
 
 SIGNATURE = object()
@@ -61,7 +61,7 @@ def test_a_page_passes_for_complete_from_its_signature_on(layers, left, is_half)
 
 def test_a_failure_that_left_such_a_page_has_its_model_loaded_anew(monkeypatch):
     host = SimpleNamespace(buffers_bytes=lambda: 0, has_half_pages=lambda: True)
-    monkeypatch.setattr(failure, "guard_host", lambda: host)
+    monkeypatch.setattr(attempt, "guard_host", lambda: host)
     assert Failure.of(torch.OutOfMemoryError("CUDA out of memory")).is_incomplete
     host.has_half_pages = lambda: False
     assert not Failure.of(torch.OutOfMemoryError("CUDA out of memory")).is_incomplete
