@@ -20,11 +20,11 @@ from comfy.patcher_extension import WrappersMP
 from ..base.inputs import attribute
 from . import core as host
 from .features import lost
-from .foreign import has_foreign_parts
 from .sampling import (
     additional_models,
     end_sampling,
     estimated_bytes,
+    has_foreign_parts,
     picture_size,
     reset_conditioning,
     start_sampling,

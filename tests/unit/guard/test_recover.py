@@ -11,7 +11,7 @@ from support.calls import OOM_TEXT, Changing, Failing, recovered
 
 from headroom.guard import attempt, weights
 from headroom.guard import recover as oom_recover
-from headroom.guard.attempt import is_recovering
+from headroom.guard.attempt import Failure, is_recovering
 from headroom.guard.errors import OomGuardError
 from headroom.guard.lack import Lack
 from headroom.measure.snapshot import Snapshot
@@ -241,3 +241,11 @@ def test_after_a_failure_the_thread_is_ready_for_the_next_call():
         recovered(Failing(9))
     assert not is_recovering()
     assert recovered(Failing(1)) == "done"
+
+
+def test_a_failure_that_left_such_a_page_has_its_model_loaded_anew(monkeypatch):
+    host = SimpleNamespace(buffers_bytes=lambda: 0, has_half_pages=lambda: True)
+    monkeypatch.setattr(attempt, "guard_host", lambda: host)
+    assert Failure.of(torch.OutOfMemoryError("CUDA out of memory")).is_incomplete
+    host.has_half_pages = lambda: False
+    assert not Failure.of(torch.OutOfMemoryError("CUDA out of memory")).is_incomplete
