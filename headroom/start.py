@@ -190,7 +190,7 @@ def _strains() -> Strains:
 
 
 def _previews() -> Previews | None:
-    from .host.previews import previews
+    from .host.flags import previews
 
     return previews()
 

@@ -81,16 +81,13 @@ class Graph:
         if node_id not in self._wires:
             taker = self.node_type(node_id)
             self._wires[node_id] = [
-                Wire(node_id, name, value[0], int(value[1]), self._given(*value),
+                Wire(node_id, name, value[0], int(value[1]),
+                     "*" if (giver := self.node_type(value[0])) is None else giver.output(value[1]),
                      "*" if taker is None else taker.input(name))
                 for name, value in self.nodes[node_id]["inputs"].items()
                 if is_link(value) and value[0] in self.nodes
             ]
         return self._wires[node_id]
-
-    def _given(self, giver: str, output: Any) -> str:
-        declared = self.node_type(giver)
-        return "*" if declared is None else declared.output(output)
 
     @cached_property
     def _takers(self) -> dict[str, list[Wire]]:

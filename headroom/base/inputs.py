@@ -11,6 +11,7 @@ import torch
 
 _PLAIN = (bool, float, complex, bytes, type(None))
 MAX_BITS = 256
+_MISSING = object()
 
 
 class _Short(reprlib.Repr):
@@ -86,7 +87,9 @@ def attribute(value: Any, name: str) -> Any:
     attributes raise other errors than AttributeError; errors that must not be hidden are raised.
     """
     try:
-        if _answers_by_itself(type(value)) and not _has(value, name):
+        kind = type(value)
+        answers_itself = hasattr(kind, "__getattr__") and not issubclass(kind, torch.nn.Module)
+        if answers_itself and inspect.getattr_static(value, name, _MISSING) is _MISSING:
             return None
         return getattr(value, name, None)
     except torch.cuda.OutOfMemoryError:  # torch.OutOfMemoryError is newer than 2.4
@@ -94,12 +97,3 @@ def attribute(value: Any, name: str) -> Any:
     except (RuntimeError, LookupError, TypeError, ValueError, OSError, ArithmeticError,
             AssertionError):
         return None
-
-
-def _answers_by_itself(kind: type[Any]) -> bool:
-    return hasattr(kind, "__getattr__") and not issubclass(kind, torch.nn.Module)
-
-
-def _has(value: Any, name: str) -> bool:
-    missing = object()
-    return inspect.getattr_static(value, name, missing) is not missing

@@ -117,10 +117,8 @@ def trim_heap() -> str:
     glibc keeps freed blocks below its mmap threshold; `malloc_trim` is its own call to return
     them. Other systems offer nothing safe, and no other process is ever touched.
     """
-    if sys.platform != "linux":
-        return said("RAM: this system has no safe call for it; Python's own collection has run")
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is None:
-        return said("RAM: this C library has no malloc_trim; Python's own collection has run")
+        return said("RAM: this system has no safe call for it; Python's own collection has run")
     trim(0)
     return said("RAM: unused heap pages returned to the system (malloc_trim)")

@@ -16,7 +16,9 @@ def reads(monkeypatch):
     core.is_dynamic = lambda patcher: patcher.dynamic
     comfy = ModuleType("comfy")
     comfy.cli_args = cli_args
-    for module in (comfy, cli_args, core):
+    comfy.model_management = ModuleType("comfy.model_management")
+    folders = ModuleType("folder_paths")
+    for module in (comfy, cli_args, core, folders, comfy.model_management):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.delitem(sys.modules, "headroom.host.flags", raising=False)
     flags = importlib.import_module("headroom.host.flags")

@@ -17,11 +17,9 @@ from headroom.record.run import Run
 def listening(outcomes, monkeypatch):
     told = []
     recorder = Recorder(Probe(), outcomes.get, announce=told.append)
-    stops = [journal.listen(recorder._note)]
+    journal.listen(recorder._note)
     monkeypatch.setattr(journal, "executing_node", lambda: ("p", "1"))
-    yield recorder, told
-    for stop in stops:
-        stop()
+    return recorder, told
 
 
 def test_actions_and_attempts_of_the_running_prompt_are_recorded(listening):
