@@ -70,7 +70,6 @@ class Graph:
     # ---------------------------------------------------- nodes and wires
 
     def node_type(self, node_id: str) -> NodeType | None:
-        """Return the types of a node's class; None for one that is not installed."""
         class_type = self.nodes[node_id]["class_type"]
         if class_type not in self._types:
             self._types[class_type] = self.registry.node_type(class_type)
@@ -98,7 +97,6 @@ class Graph:
         return found
 
     def takers(self, giver: str, output: int) -> list[Wire]:
-        """Return the wires that an output feeds."""
         return [wire for wire in self._takers.get(giver, ()) if wire.output == output]
 
     def above(self, *starts: str) -> list[str]:
@@ -117,7 +115,6 @@ class Graph:
         return list(done)
 
     def below(self, *starts: str) -> set[str]:
-        """Return the nodes and all that depend on them."""
         found: set[str] = set()
         pending = [start for start in starts if start in self.nodes]
         while pending:

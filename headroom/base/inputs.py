@@ -51,26 +51,22 @@ def expect_choice(node: str, name: str, value: object, options: Any) -> None:
 
 
 def expect_text(node: str, name: str, value: object) -> None:
-    """Raise ValueError if `value` is no text."""
     if not issubclass(type(value), str):
         raise _expected(node, name, "text", value)
 
 
 def expect_flag(node: str, name: str, value: object) -> None:
-    """Raise ValueError if `value` is neither true nor false (nor 1 or 0)."""
     if not issubclass(type(value), int) or value not in (0, 1):
         raise _expected(node, name, "true or false", value)
 
 
 def expect_whole(node: str, name: str, value: object, least: int = 0) -> None:
-    """Raise ValueError if `value` is no whole number of at least `least`."""
     is_whole = issubclass(type(value), int) and not issubclass(type(value), bool)
     if not is_whole or value < least:  # type: ignore[operator]
         raise _expected(node, name, f"a whole number of at least {least:,}", value)
 
 
 def expect_list(node: str, name: str, value: object) -> None:
-    """Raise ValueError if `value` is neither a list nor a tuple."""
     if not issubclass(type(value), (list, tuple)):
         raise _expected(node, name, "a list", value)
 

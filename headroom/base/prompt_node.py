@@ -49,12 +49,10 @@ def strings(value: Any) -> Iterator[str]:
 
 
 def names_a_model(node: Node) -> bool:
-    """Return whether a widget of the node names a model file."""
     return any(is_model_name(value) for value in strings(constants(node)))
 
 
 def is_model_name(value: str) -> bool:
-    """Return whether a text ends like the name of a file with weights."""
     suffix = PurePath(value).suffix.lower()
     return suffix in MODEL_SUFFIXES and suffix != ".yaml" and "\n" not in value
 

@@ -134,7 +134,6 @@ def _first_error(recovery: Recovery) -> str:
 
 
 def _advice(call: Any, options: GuardOptions, now: Snapshot) -> Iterator[str]:
-    """Yield what could help, the most likely first."""
     yield from _switches(call, options)
     for device in now.devices[:1]:
         yield from _other_programs(device)

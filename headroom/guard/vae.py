@@ -1,5 +1,6 @@
 """Guard a VAE: the whole picture first, then fewer images at a time, then smaller tiles."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,6 @@ from .replay import RandomState
 from .tiles import fewer_images, images_words, smaller_tile, tile_count
 from .vae_call import (
     MOST_OVERLAP,
-    estimate,
     in_tiles,
     owns_tiling,
     takes_tiles,
@@ -217,4 +217,23 @@ class _VAECall(Call[torch.Tensor]):
         return self._estimate(tile, frames) / too_much
 
     def _estimate(self, tile: int | None = None, frames: int | None = None) -> float:
-        return estimate(self._vae, self._value, self._is_decode, tile, frames)
+        """Return ComfyUI's estimate for one image, or a tile of it; 0 where it has none.
+
+        tile, frames: sides and time as in the input. Every kind of VAE has a formula of its own.
+        """
+        vae, shape = self._vae, list(self._value.shape)
+        if self._is_decode:
+            sides = slice(2, None) if len(shape) == 3 else slice(-2, None)
+            takes: Callable[..., float] = vae.memory_used_decode
+        else:  # the network has the channels before the sides
+            is_video = getattr(vae, "latent_dim", 2) == 3 and len(shape) == 4
+            shape = [1, shape[-1], *shape[:-1]] if is_video else [1, shape[-1], *shape[1:-1]]
+            sides, takes = slice(-2, None), vae.memory_used_encode
+        if tile is not None:
+            shape[sides] = [min(side, tile) for side in shape[sides]]
+        if frames is not None:
+            shape[2] = min(shape[2], frames)
+        try:
+            return float(takes([1, *shape[1:]], getattr(vae, "vae_dtype", self._value.dtype)))
+        except IndexError:
+            return 0.0

@@ -85,32 +85,6 @@ def whole(
     return joined_images([one(part) for part in images_apart(value, plan.parts)])
 
 
-def estimate(
-    vae: Any, value: torch.Tensor, is_decode: bool, tile: int | None = None,
-    frames: int | None = None,
-) -> float:
-    """Return ComfyUI's estimate for one image, or a tile of it; 0 where it has none.
-
-    tile, frames: sides and time as in the input. Every kind of VAE has a formula of its own.
-    """
-    shape = list(value.shape)
-    if is_decode:
-        sides = slice(2, None) if len(shape) == 3 else slice(-2, None)
-        takes: Callable[..., float] = vae.memory_used_decode
-    else:  # the network has the channels before the sides
-        is_video = getattr(vae, "latent_dim", 2) == 3 and len(shape) == 4
-        shape = [1, shape[-1], *shape[:-1]] if is_video else [1, shape[-1], *shape[1:-1]]
-        sides, takes = slice(-2, None), vae.memory_used_encode
-    if tile is not None:
-        shape[sides] = [min(side, tile) for side in shape[sides]]
-    if frames is not None:
-        shape[2] = min(shape[2], frames)
-    try:
-        return float(takes([1, *shape[1:]], getattr(vae, "vae_dtype", value.dtype)))
-    except IndexError:
-        return 0.0
-
-
 def owns_tiling(vae: Any) -> bool:
     """Return whether the network makes its tiles itself; it then also decides how to cut time."""
     return bool(getattr(vae, "handles_tiling", False))

@@ -81,7 +81,6 @@ def says_left_out(record: logging.LogRecord) -> bool:
 
 
 def check_interrupt() -> None:
-    """Raise ComfyUI's interrupt if the user has asked for one."""
     mm.throw_exception_if_processing_interrupted()
 
 

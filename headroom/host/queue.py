@@ -57,7 +57,6 @@ def workflow_id_of(prompt_id: str) -> str | None:
 
 
 def is_known(prompt_id: str) -> bool:
-    """Return whether a prompt runs, is queued, or is in the history."""
     listed = {str(item[1]) for part in queue_items() for item in part}
     return prompt_id in listed or history_entry(prompt_id) is not None
 

@@ -27,7 +27,6 @@ _posting: ContextVar[web.Request | None] = ContextVar("headroom_posting", defaul
 
 
 def has_server() -> bool:
-    """Return whether ComfyUI runs as a server in this process."""
     return getattr(PromptServer, "instance", None) is not None
 
 
@@ -198,7 +197,6 @@ def prompts_in_queue() -> list[dict[str, Any]]:
 
 
 def is_running(prompt_id: str) -> bool:
-    """Return whether this prompt is the one that runs now."""
     return any(str(item[1]) == prompt_id for item in queue_items()[0])
 
 

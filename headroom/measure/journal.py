@@ -102,13 +102,11 @@ def executing_node() -> tuple[str | None, str | None]:
 
 
 def note_action(action: str, freed_mib: float | None, text: str) -> None:
-    """Report that the running node did `action`."""
     prompt_id, node_id = executing_node()
     note(Action(prompt_id, node_id, action, freed_mib, text))
 
 
 def note_embeddings(read: int, encoded: int) -> None:
-    """Report where the embeddings of the running node came from."""
     prompt_id, node_id = executing_node()
     note(EmbeddingReads(prompt_id, node_id, read, encoded))
 
@@ -150,6 +148,5 @@ def note_left_out(error: str) -> None:
 
 
 def note(entry: Entry) -> None:
-    """Send an entry to the listeners."""
     for listener in list(_listeners):
         listener(entry)

@@ -40,7 +40,6 @@ class Report:
         return "\n".join([self.headline, *steps, "", table])
 
     def as_json(self) -> dict[str, object]:
-        """Return the report as plain data for HTTP answers."""
         return {
             "text": self.text,
             "headline": self.headline,

@@ -131,5 +131,4 @@ def others(
 
 
 def device_bytes(modules: Iterable[torch.nn.Module]) -> int:
-    """Return the bytes that `modules` hold on devices other than the CPU."""
     return sum(size for name, size in module_bytes(modules).items() if name != "cpu")
