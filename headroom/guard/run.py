@@ -101,20 +101,17 @@ class Run:
         return next(rows for rows in range(1, limit + 1) if self._pieces(rows) == pieces)
 
     def _pieces(self, limit: int) -> int:
-        rows = self.rows or self.expected
-        return piece_count(rows, self.images or rows, max(limit, self.smallest))
+        """Return how many pieces `split_batch.pieces` makes of at most `limit` rows."""
+        rows, limit = self.rows or self.expected, max(limit, self.smallest, 1)
+        images = max(self.images or rows, 1)
+        chunks = max(1, rows // images)
+        if limit >= images:
+            return -(-chunks // (limit // images))
+        return chunks * -(-images // limit)
 
     def end(self) -> None:
         """Drop all references; the options that hold this object may live longer."""
         self.in_use, self.conds, self.copies = [], None, {}
-
-
-def piece_count(batch: int, images: int, limit: int) -> int:
-    """Return how many pieces `pieces` makes, with independent images."""
-    chunks = max(1, batch // max(images, 1))
-    if limit >= images:
-        return -(-chunks // max(1, limit // images))
-    return chunks * -(-images // max(limit, 1))
 
 
 class Footprint:
