@@ -15,9 +15,9 @@ from .advise.advisor import Advisor
 from .advise.report import use_advisor
 from .api.gate import Gate
 from .api.ram_stop import Node, RamStop
-from .base import garbage
 from .base.environment import word_of
 from .base.graph import Prompt
+from .base.living import settle
 from .encode import disk_cache
 from .guard import left_out
 from .host import features
@@ -26,7 +26,7 @@ from .host.types import Previews
 from .measure.spill import Spill, counter_of_windows
 from .measure.strain import Strains
 from .models.foreign import NOTABLE_AFTER_RUN, foreign_models
-from .models.held import HeldModels
+from .models.loaded import HeldModels
 from .record.current import current_recorder, use_recorder
 from .record.highest import HeldPeaks
 from .record.probe import Probe
@@ -176,7 +176,7 @@ def _start() -> None:
     left_out.listen()
     host_server.after_each_post(kept.changed)
     host_server.before_first_request(kept.start)
-    host_server.before_first_request(garbage.settle)
+    host_server.before_first_request(settle)
     host_server.before_first_request(hold_limit)
     use_advisor(advisor)
     use_recorder(recorder)
@@ -190,7 +190,7 @@ def _strains() -> Strains:
 
 
 def _previews() -> Previews | None:
-    from .host.previews import previews
+    from .host.flags import previews
 
     return previews()
 

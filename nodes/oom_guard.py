@@ -51,8 +51,8 @@ class OOMGuard(io.ComfyNode):
         tile_vae: bool, max_attempts: int, prefer: str = "same bits",
     ) -> io.NodeOutput:
         # This import is a quarter of the pack's import time; a ComfyUI without this node saves it.
+        from ..headroom.guard.call import GuardOptions
         from ..headroom.guard.guard import guard
-        from ..headroom.guard.options import GuardOptions
 
         options = GuardOptions(
             free_other_models, offload_weights, split_batch, tile_vae, max_attempts, prefer

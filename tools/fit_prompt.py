@@ -56,7 +56,7 @@ def loaded_by(prompt: Json, node_id: str) -> str:
     return files[0] if files and not any(isinstance(value, list) for value in inputs) else ""
 
 
-def guarded(prompt: Json, registry: ObjectInfo) -> Json:
+def guarded(prompt: Json, registry: Any) -> Json:
     """The prompt with an OOM Guard on every wire that brings a model to a node that runs it."""
     from headroom.base.graph import Graph
     from headroom.base.guards import guarded as guards

@@ -5,8 +5,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
-from ..base.choices import expect_choice
 from ..base.device import MIB
+from ..base.inputs import expect_choice
 from ..base.ram import is_ram_disk, trim_heap
 from ..base.said import joined, said
 from ..host.adapter import current_host, read_from_disk, return_cache

@@ -4,9 +4,8 @@ import gc
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
-from ..base.choices import expect_choice
 from ..base.device import MIB, clear_workspaces
-from ..base.inputs import expect_flag, expect_whole
+from ..base.inputs import expect_choice, expect_flag, expect_whole
 from ..base.ram import trim_heap
 from ..base.said import joined, said
 from ..host.adapter import current_host, return_cache

@@ -1,8 +1,7 @@
 """How much VRAM dynamic VRAM leaves to other programs: read and set while prompts run."""
 
 from ..base.device import MIB
-from ..base.refusals import NotKnown
-from ..base.said import said
+from ..base.said import NotKnown, said
 from ..host.adapter import LEAVES_VRAM, current_host, has_flag
 from ..measure.journal import note_action
 from ..measure.snapshot import snapshot

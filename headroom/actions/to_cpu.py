@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..base.choices import shown
 from ..base.device import MIB
+from ..base.inputs import shown
 from ..base.numpy_backed import is_plain, numpy_backed
 from ..base.said import joined, said
 from ..measure.journal import note_action

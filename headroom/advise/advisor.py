@@ -9,8 +9,7 @@ from ..base.device import MIB, in_mib
 from ..base.graph import Graph, Prompt
 from ..base.node_types import Registry
 from ..base.ram import ram_room_bytes
-from ..base.refusals import NotKnown
-from ..base.said import said
+from ..base.said import NotKnown, said
 from ..host.adapter import cache_flags, has_flag, pinned_bytes
 from ..measure.snapshot import rss_bytes, snapshot
 from ..record.newest import NO_RECORD, Newest

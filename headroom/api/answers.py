@@ -8,8 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from ..base.refusals import NotKnown, Refused
-from ..base.said import Said, said, said_json, sentence_of
+from ..base.said import NotKnown, Refused, Said, said, said_json, sentence_of
 from .requests import MAX_BODY_BYTES, BadRequest
 
 log = logging.getLogger("headroom")

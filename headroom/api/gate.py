@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from ..base.refusals import Refused
-from ..base.said import said
+from ..base.said import Refused, said
 
 log = logging.getLogger("headroom")
 

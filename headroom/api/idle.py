@@ -12,7 +12,7 @@ import torch
 
 from ..actions.purge import purge
 from ..base.environment import chosen, count_of
-from ..base.refusals import Refused
+from ..base.said import Refused
 from ..measure.report import Report
 from ..models.loaded import loaded_models
 from ..record.ticker import Steady

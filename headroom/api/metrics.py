@@ -12,8 +12,7 @@ import psutil
 
 from ..base.cgroup import cgroup_memory
 from ..base.device import MIB
-from ..base.refusals import Refused
-from ..base.said import said
+from ..base.said import Refused, said
 from ..measure.journal import Action, EmbeddingReads, Entry, OomAttempt, listen
 from ..measure.snapshot import DeviceMemory, snapshot
 from ..models.loaded import loaded_models

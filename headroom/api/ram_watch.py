@@ -15,8 +15,7 @@ from ..actions.make_room import VARIABLE, Step, make_room, trim_step, trimmed
 from ..actions.spare_ram import Spared, spare_ram, used_by
 from ..base.device import MIB, mib_text
 from ..base.ram import ram_room_bytes, ram_total_bytes, swap_room_bytes
-from ..base.refusals import Refused
-from ..base.said import said
+from ..base.said import Refused, said
 from ..measure.journal import Action, note
 from ..measure.snapshot import snapshot
 from ..models.ram_held import SeldomHeld

@@ -16,8 +16,7 @@ from ..actions.offload import offload
 from ..actions.purge import free_bytes, purge
 from ..actions.reserve import set_reserve
 from ..base.device import in_mib
-from ..base.refusals import NotKnown, Refused
-from ..base.said import Said
+from ..base.said import NotKnown, Refused, Said
 from ..measure.snapshot import snapshot
 from ..models.loaded import patchers_named
 from ..record.highest import HeldPeaks

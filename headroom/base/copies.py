@@ -71,7 +71,6 @@ def _follow_cell(
 
 
 def is_filled(cell: types.CellType) -> bool:
-    """Return whether a closure's variable has a value yet."""
     try:
         _ = cell.cell_contents
     except ValueError:

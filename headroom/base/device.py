@@ -75,13 +75,11 @@ def is_in_use(device: torch.device) -> bool:
 
 
 def is_started(kind: str) -> bool:
-    """Return whether this process has started torch's backend for devices of this kind."""
     ask = getattr(getattr(torch, kind, None), "is_initialized", None)
     return ask is None or bool(ask())
 
 
 def computes_in_bf16() -> bool:
-    """Return whether the accelerator in use can compute in bfloat16."""
     if not torch.cuda.is_available() or not is_started("cuda"):
         return is_started("xpu")
     capability = told(torch.cuda.get_device_capability) or (0, 0)
@@ -104,7 +102,6 @@ def accelerators() -> list[torch.device]:
 
 
 def empty_cache() -> None:
-    """Return the allocator's unused blocks to the driver, on every accelerator in use."""
     for device in accelerators():
         module = backend(device)
         if module is None:
@@ -232,7 +229,6 @@ def begin_peak_again(device: torch.device) -> bool:
 
 
 def device_name(device: torch.device) -> str:
-    """Return the product name that the driver gives, or the device's own name."""
     query = getattr(backend(device), "get_device_name", None)
     name = told(query, device) if query is not None else None
     return str(device) if name is None else str(name)

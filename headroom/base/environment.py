@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .choices import shown
+from .inputs import shown
 
 log = logging.getLogger("headroom")
 

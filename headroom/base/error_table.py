@@ -64,11 +64,9 @@ class Row:
         return "device" if self.family == "device memory" else "RAM"
 
     def meaning(self) -> Said:
-        """Return in one sentence or two what happened."""
         return said(self.what)
 
     def reason(self) -> Said:
-        """Return why a rerun can help, or not."""
         return said(self.why)
 
     def advice(self, has_flag: Callable[[str], bool], is_guarded: bool = False) -> list[Said]:

@@ -68,13 +68,12 @@ def identities_of(paths: Iterable[Path]) -> list[dict[str, object]]:
     For files that are not read in full it includes the modification times, in seconds, which show
     an edit between the sampled blocks. A copy with a new time counts as another file.
     """
-    named = [{"name": path.name, **identity_of(path), "time": _time_of(path)} for path in paths]
+    named = []
+    for path in paths:
+        size, modified_ns, _ = state_of(path)
+        seconds = modified_ns // 1_000_000_000 if size > READ_BYTES else 0
+        named.append({"name": path.name, **identity_of(path), "time": seconds})
     return sorted(named, key=lambda entry: (str(entry["name"]), str(entry["content"])))
-
-
-def _time_of(path: Path) -> int:
-    size, modified_ns, _ = state_of(path)
-    return modified_ns // 1_000_000_000 if size > READ_BYTES else 0
 
 
 @lru_cache(maxsize=2000)

@@ -70,7 +70,6 @@ class Graph:
     # ---------------------------------------------------- nodes and wires
 
     def node_type(self, node_id: str) -> NodeType | None:
-        """Return the types of a node's class; None for one that is not installed."""
         class_type = self.nodes[node_id]["class_type"]
         if class_type not in self._types:
             self._types[class_type] = self.registry.node_type(class_type)
@@ -81,16 +80,13 @@ class Graph:
         if node_id not in self._wires:
             taker = self.node_type(node_id)
             self._wires[node_id] = [
-                Wire(node_id, name, value[0], int(value[1]), self._given(*value),
+                Wire(node_id, name, value[0], int(value[1]),
+                     "*" if (giver := self.node_type(value[0])) is None else giver.output(value[1]),
                      "*" if taker is None else taker.input(name))
                 for name, value in self.nodes[node_id]["inputs"].items()
                 if is_link(value) and value[0] in self.nodes
             ]
         return self._wires[node_id]
-
-    def _given(self, giver: str, output: Any) -> str:
-        declared = self.node_type(giver)
-        return "*" if declared is None else declared.output(output)
 
     @cached_property
     def _takers(self) -> dict[str, list[Wire]]:
@@ -101,7 +97,6 @@ class Graph:
         return found
 
     def takers(self, giver: str, output: int) -> list[Wire]:
-        """Return the wires that an output feeds."""
         return [wire for wire in self._takers.get(giver, ()) if wire.output == output]
 
     def above(self, *starts: str) -> list[str]:
@@ -120,7 +115,6 @@ class Graph:
         return list(done)
 
     def below(self, *starts: str) -> set[str]:
-        """Return the nodes and all that depend on them."""
         found: set[str] = set()
         pending = [start for start in starts if start in self.nodes]
         while pending:

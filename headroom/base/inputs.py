@@ -1,37 +1,72 @@
-"""Check the class of a node's input before anything is done with it.
+"""Check a node's input before anything is done with it; an error shows what came instead.
 
 No ComfyUI checks values on a wire of any type, and the oldest one checks little else.
 """
 
 import inspect
-from typing import Any
+import reprlib
+from typing import Any, get_args
 
 import torch
 
-from .choices import shown
+_PLAIN = (bool, float, complex, bytes, type(None))
+MAX_BITS = 256
+_MISSING = object()
+
+
+class _Short(reprlib.Repr):
+    """Shows plain values, shortened; of all others only the class: their repr may do anything."""
+
+    def repr_int(self, x: int, level: int) -> str:
+        return repr(x) if x.bit_length() <= MAX_BITS else f"<a number of {x.bit_length():,} bits>"
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        if type(x) in _PLAIN:
+            return super().repr_instance(x, level)
+        return f"<{type(x).__name__}>"
+
+
+_short = _Short()
+_short.maxstring = _short.maxother = 60
+
+
+def shown(value: object) -> str:
+    """Return `value` for an error text: its repr, never much longer than 60 characters.
+
+    Values in prompts and requests can have any size, and the error goes back to the sender.
+    """
+    return _short.repr(value)
+
+
+def expect_choice(node: str, name: str, value: object, options: Any) -> None:
+    """Raise ValueError if `value` is none of the words of the Literal `options`.
+
+    A ComfyUI that does not check them itself (0.3.75) passes any value on, and a misspelt word must
+    not have the effect of another word.
+    """
+    words = [repr(word) for word in get_args(options)]
+    if not issubclass(type(value), str) or value not in get_args(options):
+        listed = f"{', '.join(words[:-1])} or {words[-1]}"
+        raise ValueError(f"{node} expects {name} = {listed}, but got {shown(value)}.")
 
 
 def expect_text(node: str, name: str, value: object) -> None:
-    """Raise ValueError if `value` is no text."""
     if not issubclass(type(value), str):
         raise _expected(node, name, "text", value)
 
 
 def expect_flag(node: str, name: str, value: object) -> None:
-    """Raise ValueError if `value` is neither true nor false (nor 1 or 0)."""
     if not issubclass(type(value), int) or value not in (0, 1):
         raise _expected(node, name, "true or false", value)
 
 
 def expect_whole(node: str, name: str, value: object, least: int = 0) -> None:
-    """Raise ValueError if `value` is no whole number of at least `least`."""
     is_whole = issubclass(type(value), int) and not issubclass(type(value), bool)
     if not is_whole or value < least:  # type: ignore[operator]
         raise _expected(node, name, f"a whole number of at least {least:,}", value)
 
 
 def expect_list(node: str, name: str, value: object) -> None:
-    """Raise ValueError if `value` is neither a list nor a tuple."""
     if not issubclass(type(value), (list, tuple)):
         raise _expected(node, name, "a list", value)
 
@@ -48,7 +83,9 @@ def attribute(value: Any, name: str) -> Any:
     attributes raise other errors than AttributeError; errors that must not be hidden are raised.
     """
     try:
-        if _answers_by_itself(type(value)) and not _has(value, name):
+        kind = type(value)
+        answers_itself = hasattr(kind, "__getattr__") and not issubclass(kind, torch.nn.Module)
+        if answers_itself and inspect.getattr_static(value, name, _MISSING) is _MISSING:
             return None
         return getattr(value, name, None)
     except torch.cuda.OutOfMemoryError:  # torch.OutOfMemoryError is newer than 2.4
@@ -56,12 +93,3 @@ def attribute(value: Any, name: str) -> Any:
     except (RuntimeError, LookupError, TypeError, ValueError, OSError, ArithmeticError,
             AssertionError):
         return None
-
-
-def _answers_by_itself(kind: type[Any]) -> bool:
-    return hasattr(kind, "__getattr__") and not issubclass(kind, torch.nn.Module)
-
-
-def _has(value: Any, name: str) -> bool:
-    missing = object()
-    return inspect.getattr_static(value, name, missing) is not missing

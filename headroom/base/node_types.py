@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 # A ControlNet has no guard on its own wire: the guard on the model that uses it guards it too.
 GUARDABLE = frozenset({"MODEL", "CLIP", "VAE", "UPSCALE_MODEL"})
@@ -65,39 +65,27 @@ class ClassInfo(NamedTuple):
     is_new_code: bool = False
 
 
-class Registry(Protocol):
-    """The node classes of a server, and its models folders."""
-
-    def node_type(self, class_type: str) -> NodeType | None: ...
-
-    def class_info(self, class_type: str) -> ClassInfo | None: ...
-
-    def files_named(self, name: str) -> list[Path]:
-        """Return the existing files that a widget value names, in any models folder."""
-        ...
-
-    def is_core(self, type_name: str) -> bool:
-        """Whether ComfyUI's own nodes return this type; other types may contain models."""
-        ...
-
-
-class NoNodes:
-    """A registry that knows nothing, for a ComfyUI whose own registry cannot be read."""
+class Registry:
+    """The node classes of a server, and its models folders; this one knows nothing."""
 
     def node_type(self, class_type: str) -> NodeType | None:
+        """Return the types of a class; None for one that is not installed."""
         return None
 
     def class_info(self, class_type: str) -> ClassInfo | None:
+        """Return what else is known of a class; None for one that is not installed."""
         return None
 
     def files_named(self, name: str) -> list[Path]:
+        """Return the existing files that a widget value names, in any models folder."""
         return []
 
     def is_core(self, type_name: str) -> bool:
+        """Return whether ComfyUI's own nodes return this type; other types may contain models."""
         return False
 
 
-NO_NODES = NoNodes()
+NO_NODES = Registry()
 
 
 def kinds(type_name: str) -> frozenset[str]:

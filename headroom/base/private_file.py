@@ -26,35 +26,20 @@ _ranges: weakref.WeakKeyDictionary[mmap.mmap, range] = weakref.WeakKeyDictionary
 class PrivateFile:
     """A file that nobody else can open."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
+    def __init__(self, stored: IO[bytes]) -> None:
+        self.stored = stored
 
     def map(self) -> mmap.mmap:
         """Return a new mapping of the whole file; writing to it changes neither file nor others.
 
         It is always a new one: somebody may have written into an older one. Raises OSError.
         """
-        mapping = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_COPY)
+        mapping = mmap.mmap(self.stored.fileno(), 0, access=mmap.ACCESS_COPY)
         start = torch.frombuffer(mapping, dtype=torch.uint8).data_ptr()
         _ranges[mapping] = range(start, start + len(mapping))
         return mapping
 
-    def holds(self, offset: int, data: torch.Tensor) -> bool:
-        """Return whether the file has the bytes of a flat uint8 CPU tensor at `offset`.
 
-        It reads the file and does not map it: a mapped page counts as RAM. Raises OSError.
-        """
-        self._file.seek(offset)
-        buffer = bytearray(min(CHUNK_BYTES, data.numel()))
-        for piece in torch.split(data, CHUNK_BYTES):
-            there = memoryview(buffer)[: piece.numel()]
-            if self._file.readinto(there) != piece.numel():  # type: ignore[attr-defined]
-                return False
-            # Eight bytes at a time if possible: 20 times faster.
-            width = np.int64 if piece.numel() % 8 == 0 else np.uint8
-            if not np.array_equal(piece.numpy().view(width), np.frombuffer(there, width)):
-                return False
-        return True
 
 
 class Slot(NamedTuple):
@@ -65,8 +50,21 @@ class Slot(NamedTuple):
     nbytes: int
 
     def holds(self, data: torch.Tensor) -> bool:
-        """Return whether the bytes of a flat uint8 CPU tensor are there. Raises OSError."""
-        return self.file.holds(self.offset, data)
+        """Return whether the bytes of a flat uint8 CPU tensor are there.
+
+        It reads the file and does not map it: a mapped page counts as RAM. Raises OSError.
+        """
+        self.file.stored.seek(self.offset)
+        buffer = bytearray(min(CHUNK_BYTES, data.numel()))
+        for piece in torch.split(data, CHUNK_BYTES):
+            there = memoryview(buffer)[: piece.numel()]
+            if self.file.stored.readinto(there) != piece.numel():  # type: ignore[attr-defined]
+                return False
+            # Eight bytes at a time if possible: 20 times faster.
+            width = np.int64 if piece.numel() % 8 == 0 else np.uint8
+            if not np.array_equal(piece.numpy().view(width), np.frombuffer(there, width)):
+                return False
+        return True
 
 
 def is_mapped(address: int) -> bool:

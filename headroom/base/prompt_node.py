@@ -1,7 +1,9 @@
 """A single node of a prompt: its links, the values of its widgets, its title."""
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
+from types import ModuleType
 from typing import Any
 
 Node = Mapping[str, Any]
@@ -47,12 +49,10 @@ def strings(value: Any) -> Iterator[str]:
 
 
 def names_a_model(node: Node) -> bool:
-    """Return whether a widget of the node names a model file."""
     return any(is_model_name(value) for value in strings(constants(node)))
 
 
 def is_model_name(value: str) -> bool:
-    """Return whether a text ends like the name of a file with weights."""
     suffix = PurePath(value).suffix.lower()
     return suffix in MODEL_SUFFIXES and suffix != ".yaml" and "\n" not in value
 
@@ -62,3 +62,14 @@ def title_given(node: Node) -> str:
     meta = node.get("_meta")
     given = meta.get("title") if isinstance(meta, Mapping) else None
     return given[:MAX_TITLE] if isinstance(given, str) else ""
+
+
+def name_below(name: str, paths: ModuleType = os.path) -> str:
+    """Return a name as a path that cannot leave its folder: no drive, no root, no "..".
+
+    `os.path.relpath` does that too, but raises on Windows for a path on another drive.
+    """
+    drive, rest = paths.splitdrive(name)
+    while drive:
+        drive, rest = paths.splitdrive(rest)
+    return str(paths.normpath(paths.join(paths.sep, rest))).lstrip(paths.sep)

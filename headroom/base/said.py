@@ -56,3 +56,11 @@ def said_json(phrase: Any) -> Any:
         return {"template": phrase.template, "values": [said_json(part) for part in values]}
     return {"template": phrase.template,
             "values": {name: said_json(value) for name, value in values.items()}}
+
+
+class NotKnown(LookupError):
+    """Nothing is known under this id; raised with a phrase, so that a page can translate it."""
+
+
+class Refused(RuntimeError):
+    """It cannot be done, or not now; raised with a phrase too."""

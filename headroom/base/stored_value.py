@@ -14,8 +14,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from .choices import shown
 from .device import MIB
+from .inputs import shown
 from .numpy_backed import is_plain, numpy_backed
 
 FORMAT = 1

@@ -74,7 +74,6 @@ def bytes_on(module: Any, device: torch.device) -> int:
 
 
 def tensors_within(value: Any) -> Iterator[torch.Tensor]:
-    """Yield every tensor inside nested lists, tuples and dicts."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, dict):

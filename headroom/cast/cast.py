@@ -6,10 +6,9 @@ from typing import Any, Literal
 
 import torch
 
-from ..base.choices import expect_choice
 from ..base.copies import Copies
 from ..base.device import MIB, mib_text
-from ..base.inputs import expect_text
+from ..base.inputs import expect_choice, expect_text
 from ..base.said import joined, said
 from ..host.adapter import current_host
 from ..host.features import lost

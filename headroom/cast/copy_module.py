@@ -10,7 +10,7 @@ import torch
 
 from ..base.copies import Copies
 from ..base.tensors import storage_key
-from ..models.lazy_restore import is_restore_hook
+from ..models.unmanaged import is_restore_hook
 from .dtypes import FLOATS
 from .rules import Wanted
 from .tensor import cast_tensor

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..base.inputs import attribute
-from ..models.lazy_restore import is_restore_hook
+from ..models.unmanaged import is_restore_hook
 
 DEEPEST = 5
 _WEIGHTS = ("_parameters", "_buffers", "_modules")

@@ -8,7 +8,7 @@ import torch
 from ..base.copies import Copies
 from ..base.said import said
 from ..host.adapter import current_host
-from ..models.pipelines import has_offload_hook
+from ..models.unmanaged import has_offload_hook
 from .copy_module import copy_module, update_named_dtypes
 from .dtypes import short
 from .functions import holds_a_part, refuse_functions

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..base.choices import shown
 from ..base.device import mib_text
+from ..base.inputs import shown
 from ..base.stored_value import (
     MAX_HEADER_BYTES,
     Damaged,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..base.choices import expect_choice
+from ..base.inputs import expect_choice
 from ..host.features import lost
 from .cache_key import EmbeddingLookup, look_up
 from .encode import Encoded, encode_to_cpu

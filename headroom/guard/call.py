@@ -1,8 +1,11 @@
-"""`Call`: something that can run out of memory. `Plan`: how its next attempt runs."""
+"""`Call`: something that can run out of memory. `Plan`: how its next attempt runs.
+
+`GuardOptions`: what the user allows OOM Guard to do.
+"""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import torch
 
@@ -12,6 +15,22 @@ from . import weights
 from .lack import Lack
 
 T = TypeVar("T")
+Prefer = Literal["same bits", "speed"]
+
+
+@dataclass(frozen=True)
+class GuardOptions:
+    """The switches of the node; `max_attempts` counts the retries of one failing call.
+
+    `prefer`: if several plans fit, take one that changes no bit of the result, or the fastest.
+    """
+
+    free_other_models: bool = True
+    offload_weights: bool = True
+    split_batch: bool = True
+    tile_vae: bool = True
+    max_attempts: int = 8
+    prefer: Prefer = "same bits"
 
 
 @dataclass(frozen=True)
@@ -74,8 +93,4 @@ class Call(Generic[T]):
 
     def cut_words(self, plan: Plan) -> list[str]:
         """Return short phrases that say how the parts of `plan` are run."""
-        return []
-
-    def why_whole(self, plan: Plan, lack: Lack) -> list[str]:
-        """Return the steps that `smaller` did not take, each with the reason."""
         return []

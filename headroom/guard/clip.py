@@ -8,14 +8,12 @@ from ..base.said import said
 from ..host.adapter import current_host, guard_host
 from ..models.unload import unload_models
 from . import lessons, weights
-from .call import Call, Plan
+from .attempt import is_recovering
+from .call import Call, GuardOptions, Plan
 from .copies import GuardedMethod, class_method, guarded_copy, plain_copy
-from .explain import step_and_why
 from .lack import Lack
-from .options import GuardOptions
 from .recover import recover
 from .replay import RandomState
-from .trying import is_recovering
 
 
 def guard_clip(clip: Any, options: GuardOptions) -> Any:
@@ -102,13 +100,6 @@ class _Encoding(Call[Any]):
 
     def cut_words(self, plan: Plan) -> list[str]:
         return [said("encoded on the CPU")] if plan.on_cpu else []
-
-    def why_whole(self, plan: Plan, lack: Lack) -> list[str]:
-        if plan.on_cpu or not self._method.options.offload_weights:
-            return []
-        reason = said("RAM ran out" if lack.where == "RAM"
-                      else "this ComfyUI cannot do so")
-        return [step_and_why(said("encoding on the CPU"), reason)]
 
     @functools.cached_property
     def _on_cpu(self) -> Any | None:

@@ -72,9 +72,9 @@ def splitting_copy(control: Any, run: Run) -> Any:
 
 def with_splitting_controls(conds: list[Any], run: Run) -> list[Any]:
     """Return `conds` (lists of dicts, or None) with each ControlNet replaced by its copy."""
-    return [cond if cond is None else [_with_copy(entry, run) for entry in cond] for cond in conds]
-
-
-def _with_copy(entry: dict[str, Any], run: Run) -> dict[str, Any]:
-    control = entry.get("control")
-    return entry if control is None else {**entry, "control": splitting_copy(control, run)}
+    return [
+        cond if cond is None else [
+            entry if entry.get("control") is None
+            else {**entry, "control": splitting_copy(entry["control"], run)} for entry in cond]
+        for cond in conds
+    ]

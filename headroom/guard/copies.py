@@ -10,7 +10,7 @@ copy of a guarded object (`copy.copy`, as in Select VAE Device, deepcopy, pickle
 from collections.abc import Callable
 from typing import Any
 
-from .options import GuardOptions
+from .call import GuardOptions
 
 
 class GuardedMethod:
@@ -29,7 +29,6 @@ class GuardedMethod:
 
     @property
     def unguarded(self) -> Callable[..., Any]:
-        """The method as it is without this guard."""
         return self.own if self.own is not None else class_method(self.owner, self.name)
 
 
@@ -57,7 +56,6 @@ def guarded_copy(value: Any, methods: dict[str, type[GuardedMethod]], options: G
 
 
 def plain_copy(value: Any) -> Any:
-    """Return a shallow copy of `value` without a guard."""
     copied = object.__new__(type(value))
     for name, item in vars(value).items():
         if isinstance(item, GuardedMethod):

@@ -12,10 +12,10 @@ from ..base.tensors import module_tensors
 from ..host.adapter import current_host
 from ..measure.other_processes import other_processes
 from ..measure.snapshot import DeviceMemory, Snapshot
-from ..models.held import float32_bytes
-from .failure import Failure
+from ..models.loaded import float32_bytes
+from .attempt import Failure
+from .call import GuardOptions
 from .lack import Lack
-from .options import GuardOptions
 
 _NOTABLE_BYTES = 256 * MIB  # a process that uses less is hardly the reason
 
@@ -30,14 +30,10 @@ class Attempt:
 
 @dataclass
 class Recovery:
-    """What happened so far in a recovery; the final error is written from it.
-
-    `untried` are the steps that were never taken, each with the reason.
-    """
+    """What happened so far in a recovery; the final error is written from it."""
 
     failures: list[Failure]
     attempts: list[Attempt] = field(default_factory=list)
-    untried: list[str] = field(default_factory=list)
 
     @property
     def first(self) -> Failure:
@@ -82,16 +78,10 @@ def explain(
         _what_failed(call, recovery, now),
         _held(lack),
         said("Tried: {tried}.", tried=tried_text(recovery)),
-        _untried(call, options, recovery),
         said("Most likely to help: {advice}.",
              advice=joined(", or ", list(_advice(call, options, now))[:2])),
         _first_error(recovery),
     ]))
-
-
-def step_and_why(step: str, reason: str) -> str:
-    """Return a step that was not taken, with the reason."""
-    return said("{step} ({reason})", step=step, reason=reason)
 
 
 def _what_failed(call: Any, recovery: Recovery, now: Snapshot) -> str:
@@ -106,10 +96,7 @@ def _what_failed(call: Any, recovery: Recovery, now: Snapshot) -> str:
 def _asked(recovery: Recovery) -> str:
     asked = recovery.last.requested_bytes
     if recovery.last.is_incomplete:
-        return said(
-            "still left out a part of a LoRA or ControlNet, which asked for {asked_mib},"
-            if asked else "still left out a part of a LoRA or ControlNet",
-            asked_mib=(asked or 0) / MIB)
+        return said("still left out a part of a LoRA or ControlNet")
     if not asked:
         return said("still asked for more memory than there is")
     return said("still asked for {asked_mib}", asked_mib=asked / MIB)
@@ -123,18 +110,11 @@ def _free(recovery: Recovery, now: Snapshot) -> str:
     free = device.available_bytes
     if free is None:
         return said("the free memory of {device} is not known", device=device.device)
-    words = _free_words(device, free)
+    words = said("{free_mib} of {total_mib} were free on {device}", free_mib=free / MIB,
+                 total_mib=(device.total_bytes or 0) / MIB, device=device.device)
     if last.requested_bytes is None or free < last.requested_bytes:
         return words
     return said("{free}, but not in one piece", free=words)
-
-
-def _free_words(device: DeviceMemory, free: int) -> str:
-    total = device.total_bytes
-    values: dict[str, Any] = {"free_mib": free / MIB, "device": device.device}
-    if not total:
-        return said("{free_mib} were free on {device}", **values)
-    return said("{free_mib} of {total_mib} were free on {device}", total_mib=total / MIB, **values)
 
 
 def _held(lack: Lack) -> str:
@@ -148,28 +128,12 @@ def _held(lack: Lack) -> str:
         need_mib=lack.need_bytes / MIB, room_mib=lack.room_bytes / MIB)
 
 
-def _untried(call: Any, options: GuardOptions, recovery: Recovery) -> str:
-    """Return a sentence that lists the steps that were not taken, with the reasons; or nothing."""
-    off = [name for name in ("free_other_models", "offload_weights", "split_batch")
-           if not getattr(options, name)]
-    off += ["tile_vae"] if call.can_tile and not options.tile_vae else []
-    reasons = [*recovery.untried, *(said("{step} (it is off)", step=name)
-                                    for name in off)]
-    if not reasons:
-        return ""
-    return said("Not tried: {steps}.", steps=joined(", ", reasons))
-
-
 def _first_error(recovery: Recovery) -> str:
     first = recovery.first
-    if not first.has_begun:
-        return said("ComfyUI did not begin: it expected to need {expected_mib}.",
-                    expected_mib=(first.requested_bytes or 0) / MIB)
     return said("It first ran out of memory in {place}.", place=first.place) if first.place else ""
 
 
 def _advice(call: Any, options: GuardOptions, now: Snapshot) -> Iterator[str]:
-    """Yield what could help, the most likely first."""
     yield from _switches(call, options)
     for device in now.devices[:1]:
         yield from _other_programs(device)

@@ -2,15 +2,14 @@
 
 from typing import Any
 
-from ..base.choices import expect_choice
 from ..base.guards import is_inserted
-from ..base.inputs import expect_flag, expect_whole
+from ..base.inputs import expect_choice, expect_flag, expect_whole
 from ..base.said import said
 from ..host.adapter import guard_host
 from ..host.features import lost
 from ..measure.journal import executing_node, note_action
+from .call import GuardOptions, Prefer
 from .clip import guard_clip
-from .options import GuardOptions, Prefer
 from .sampling import guard_model
 from .upscaler import guard_upscaler
 from .vae import guard_vae

@@ -15,7 +15,7 @@ import torch
 from ..base.device import same_device
 from ..base.error_table import Where
 from ..measure.snapshot import DeviceMemory, Snapshot
-from .failure import Failure
+from .attempt import Failure
 
 _INDEX = re.compile(r"\bGPU (\d+)\b|\bdevice (\d+)\b", re.IGNORECASE)
 

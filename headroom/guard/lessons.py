@@ -5,16 +5,14 @@ when it was learned: then the call could succeed without a plan.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from ..base.device import same_device
-from ..base.said import joined, said
 from ..host.adapter import current_host
-from ..measure.journal import note_action
 
 _MOST = 256  # calls with different keys
 _NOTABLE_SHARE = 1 / 64  # of the room: the memory of other programs varies by as much
@@ -71,12 +69,6 @@ def identity(patcher: Any) -> Hashable:
     model = patcher.model
     dtype = getattr(patcher, "model_dtype", lambda: None)()
     return type(model).__name__, int(patcher.model_size()), str(dtype), str(patcher.load_device)
-
-
-def note_remembered(words: Sequence[str]) -> None:
-    """Record that a call begins with the plan of an earlier one."""
-    note_action("guard", 0.0, said("{plan}: remembered from an earlier run",
-                                   plan=joined(" and ", words)))
 
 
 def room_bytes(device: torch.device | None) -> int | None:

@@ -19,18 +19,16 @@ from typing import Any, Generic, TypeVar
 from ..base.device import MIB
 from ..base.ram import trim_heap
 from ..base.said import joined, said
-from ..host.adapter import guard_host, read_from_disk
-from ..measure.journal import note_gave_up, note_oom, note_outcome
+from ..host.adapter import guard_host
+from ..measure.journal import GaveUp, executing_node, note, note_action, note_oom, note_outcome
 from ..measure.snapshot import Snapshot, freed_mib, snapshot
 from ..models.unload import unload_models
 from . import lessons, weights
-from .call import Call, Plan
+from .attempt import Done, Failure, guarding, is_recovering, tidy, try_once
+from .call import Call, GuardOptions, Plan
 from .errors import OomGuardError
-from .explain import Attempt, Recovery, explain, step_and_why
-from .failure import Failure
+from .explain import Attempt, Recovery, explain
 from .lack import Lack, lack_of
-from .options import GuardOptions
-from .trying import Done, guarding, is_recovering, tidy, try_once
 
 T = TypeVar("T")
 Step = Callable[[Plan, Lack], "tuple[Plan, int | None] | None"]
@@ -61,12 +59,14 @@ def _remembered(call: Call[Any]) -> Plan:
     plan: Plan | None = lessons.recall(call.key, call.device)
     if plan is None:
         return Plan()
-    words = [TIDIED]
+    words: list[str] = [TIDIED]
     if plan.alone:
         weights.unload_others(call.patchers, call.device)
         words.append(said("unloaded other models"))
     tidy()
-    lessons.note_remembered([*words, *plan.room_words(), *call.cut_words(plan)])
+    words += [*plan.room_words(), *call.cut_words(plan)]
+    note_action("guard", 0.0, said("{plan}: remembered from an earlier run",
+                                   plan=joined(" and ", words)))
     return plan
 
 
@@ -119,7 +119,6 @@ class _Recovering(Generic[T]):
             return Attempt(joined(" and ", words), freed_mib(clean, snapshot()) or 0.0)
         if is_first and not lack.is_certain:  # only tidying has freed something
             return self.tidied(lack)
-        self.recovery.untried = self.reasons(lack)
         return None
 
     def lack(self, clean: Snapshot) -> Lack:
@@ -203,30 +202,12 @@ class _Recovering(Generic[T]):
         self.call.reset()
         return self.call.run(self.plan)
 
-    def reasons(self, lack: Lack) -> list[str]:
-        """Return the steps that were never taken, each with the reason."""
-        plan, options, into_ram = self.plan, self.options, lack.where == "RAM"
-        found = []
-        if options.free_other_models and not plan.alone:
-            found.append(step_and_why(
-                said("unloading other models"),
-                said("the weights would go to RAM") if into_ram
-                else said("no other model was loaded there")))
-        if options.offload_weights and not plan.room_bytes:
-            found.append(step_and_why(
-                said("offloading its own weights"),
-                said("the weights would go to RAM") if into_ram
-                else said("they come from disk whenever they are needed")
-                if read_from_disk(self.call.patchers)
-                else said("they were in RAM already")))
-        return [*found, *self.call.why_whole(plan, lack)]
-
     def give_up(self) -> OomGuardError:
         tidy()
         last, clean = self.recovery.last, snapshot()
         text = explain(self.call, self.options, self.recovery, last.memory or clean,
                        self.lack(clean))
-        note_gave_up(text)
+        note(GaveUp(*executing_node(), text))
         return OomGuardError(text)
 
 

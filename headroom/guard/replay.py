@@ -24,7 +24,6 @@ class RandomState:
                 self._devices.append((module, which, module.get_rng_state(*which)))
 
     def restore(self) -> None:
-        """Put every generator back to where it was."""
         torch.set_rng_state(self._cpu)
         for module, which, state in self._devices:
             module.set_rng_state(state, *which)
@@ -52,7 +51,6 @@ class Containers:
                     pending.append(item)
 
     def restore(self) -> None:
-        """Give every container the contents it had."""
         for container, contents in self._saved:
             if type(container) is dict:
                 container.clear()

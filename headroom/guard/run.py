@@ -4,11 +4,12 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..base.said import said
+import torch
+
+from ..base import device as devices
+from ..measure.snapshot import measure_device
 from .call import Plan
-from .explain import step_and_why
 from .lack import Lack
-from .split_batch import piece_count
 
 KEY = "headroom_oom_guard"
 # Workspaces and partly filled blocks do not grow with the rows of a piece, so a larger piece takes
@@ -100,18 +101,48 @@ class Run:
         return next(rows for rows in range(1, limit + 1) if self._pieces(rows) == pieces)
 
     def _pieces(self, limit: int) -> int:
-        rows = self.rows or self.expected
-        return piece_count(rows, self.images or rows, max(limit, self.smallest))
-
-    def why_whole(self) -> list[str]:
-        """Return why the batch was not split."""
-        rows = self.widest
-        if 1 < rows <= self.smallest:
-            reason = said("splitting the batch of {rows} would change the result", rows=rows)
-        else:
-            reason = said("the batch is {rows}", rows=rows)
-        return [step_and_why(said("splitting the batch"), reason)]
+        """Return how many pieces `split_batch.pieces` makes of at most `limit` rows."""
+        rows, limit = self.rows or self.expected, max(limit, self.smallest, 1)
+        images = max(self.images or rows, 1)
+        chunks = max(1, rows // images)
+        if limit >= images:
+            return -(-chunks // (limit // images))
+        return chunks * -(-images // limit)
 
     def end(self) -> None:
         """Drop all references; the options that hold this object may live longer."""
         self.in_use, self.conds, self.copies = [], None, {}
+
+
+class Footprint:
+    """What a call took on its device, read from torch's cache afterwards.
+
+    Before a retry torch's cache is returned to the driver. So what is cached and unused after the
+    call is what the call needed at its peak. Create it right before a call.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._before = self._cached()
+
+    def bytes(self) -> tuple[int, int] | None:
+        """Return what the call took and what it could take; None where nobody can tell."""
+        room, now = measure_device(self._device).room_bytes, self._cached()
+        if room is None or now is None or self._before is None:
+            return None
+        return min(room, max(0, now - self._before)), room
+
+    def _cached(self) -> int | None:
+        """Return the bytes that are cached and unused, and those returned to the driver so far.
+
+        What the call returned may have been in use together with what is cached at the end. The
+        pool of cudaMallocAsync does not count what it returns, but returns nothing by itself.
+        """
+        memory = measure_device(self._device)
+        reserve = devices.torch_reserve(self._device)
+        returned = None if reserve is None else reserve.returned_bytes
+        if returned is None and devices.is_pool(self._device):
+            returned = 0
+        if memory.reserved_bytes is None or memory.allocated_bytes is None or returned is None:
+            return None
+        return memory.reserved_bytes - memory.allocated_bytes + returned

@@ -12,15 +12,14 @@ from typing import Any
 import torch
 
 from . import lessons, weights
+from .attempt import is_recovering
+from .call import GuardOptions
 from .controlnet import with_splitting_controls
-from .footprint import Footprint
-from .forward import forward
-from .options import GuardOptions
 from .recover import recover
 from .replay import Containers, RandomState
-from .run import KEY, Run
+from .run import KEY, Footprint, Run
 from .sampling_call import Loading, Sampling, Step
-from .trying import is_recovering
+from .split_batch import forward
 
 Conds = dict[str, list[dict[str, Any]]]
 

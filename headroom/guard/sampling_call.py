@@ -6,9 +6,8 @@ from typing import Any
 
 from ..base.said import said
 from . import weights
-from .call import Call, Plan
+from .call import Call, GuardOptions, Plan
 from .lack import Lack
-from .options import GuardOptions
 from .run import Run
 
 _MORE_ROOM = 4  # times ComfyUI's estimate, after loading left too little room
@@ -79,8 +78,6 @@ class Sampling(Call[Any]):
         return [said("split the batch of {rows} into pieces of at most {limit}", rows=rows,
                      limit=limit)]
 
-    def why_whole(self, plan: Plan, lack: Lack) -> list[str]:
-        return self._run.why_whole() if self._options.split_batch and plan.parts is None else []
 
 
 class Loading(Sampling):
@@ -92,8 +89,6 @@ class Loading(Sampling):
     def smaller(self, plan: Plan, lack: Lack) -> Plan | None:
         return None
 
-    def why_whole(self, plan: Plan, lack: Lack) -> list[str]:
-        return []
 
 
 class Step(Sampling):

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from ..base.modules import module_of
-from ..host.adapter import unrecorded
+from ..host.adapter import guard_host, unrecorded
+from .run import KEY, Run
 
 # Patches of ComfyUI that treat every sample on its own. Any other patch may keep or mix what it
 # sees of a batch, so with it only whole conditionings are separated.
@@ -59,14 +60,6 @@ def pieces(batch: int, chunks: int, limit: int, independent: bool) -> list[Piece
         for c in range(chunks)
         for row in range(0, images, limit)
     ]
-
-
-def piece_count(batch: int, images: int, limit: int) -> int:
-    """Return how many pieces `pieces` makes, with independent images."""
-    chunks = max(1, batch // max(images, 1))
-    if limit >= images:
-        return -(-chunks // max(1, limit // images))
-    return chunks * -(-images // max(limit, 1))
 
 
 def rows_of(value: Any, start: int, stop: int, batch: int) -> Any:
@@ -175,3 +168,59 @@ def _join(parts: Sequence[Any], memo: dict[tuple[int, ...], torch.Tensor]) -> An
         joined = [_join(items, memo) for items in zip(*parts, strict=True)]
         return joined if isinstance(first, list) else tuple(joined)
     return first
+
+
+def forward(
+    executor: Callable[..., Any], x: torch.Tensor, t: torch.Tensor, c_concat: Any = None,
+    c_crossattn: Any = None, control: Any = None,
+    transformer_options: dict[str, Any] | None = None, **kwargs: Any,
+) -> Any:
+    """APPLY_MODEL wrapper: run the call in pieces of the run's limit, if the result stays the same.
+
+    x: (batch, ...) with the rows of the joined conditionings one after another. Without a limit the
+    call is passed on unchanged.
+    """
+    options: dict[str, Any] = {} if transformer_options is None else transformer_options
+    given = (x, t, c_concat, c_crossattn, control)
+    run = options.get(KEY)
+    if not isinstance(run, Run):
+        return executor(*given, options, **kwargs)
+    batch = x.shape[0]
+    chunks = chunks_of(batch, options)
+    independent = _is_independent(executor, options, kwargs)
+    smallest = 1 if independent else batch // chunks
+    limit = max(run.plan.parts or batch, smallest)
+    if limit < batch and not _can_cut([*given, kwargs], batch):
+        limit = smallest = batch
+    run.saw(batch, smallest, batch // chunks)
+    if limit >= batch:
+        return executor(*given, options, **kwargs)
+    images = batch // chunks
+
+    def piece(part: Piece) -> torch.Tensor:
+        some, named = rows_of((given, kwargs), part.start, part.stop, batch)
+        own = options_of(options, part, images)
+        result: torch.Tensor = executor(*some, own, **named)
+        return result
+
+    return run_in_pieces(
+        pieces(batch, chunks, limit, independent), batch, piece
+    )
+
+
+def _is_independent(
+    executor: Any, options: dict[str, Any], kwargs: dict[str, Any]
+) -> bool:
+    guard = guard_host()
+    if guard is None or guard.foreign_wrappers(options, KEY) or guard.is_injected(executor):
+        return False
+    return images_are_independent(options, kwargs)
+
+
+def _can_cut(values: Any, batch: int) -> bool:
+    """Return whether we know the batch dimension of every value; it computes nothing."""
+    try:
+        rows_of(values, 0, 1, batch)
+    except Unsplittable:
+        return False
+    return True

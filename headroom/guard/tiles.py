@@ -8,7 +8,6 @@ import torch
 from ..base.said import said
 from ..host.adapter import unrecorded
 from .call import Plan
-from .explain import step_and_why
 from .lack import Lack
 
 
@@ -115,20 +114,3 @@ def images_words(plan: Plan, seen: int, unit: int = 1) -> list[str]:
             else "computed in tiles of {pixels} pixels and {frames} frames",
             pixels=plan.tile * unit, frames=plan.frames or 0))
     return words
-
-
-def why_whole(
-    at_once: int, may_split: bool, may_tile: bool, can_tile: bool = True
-) -> list[str]:
-    """Return why there were neither fewer images at a time nor smaller tiles."""
-    found = []
-    if may_split:
-        found.append(step_and_why(
-            said("fewer images at a time"), said("it is one image") if at_once <= 1
-            else said("there are {count} images", count=at_once)))
-    if may_tile:
-        found.append(step_and_why(
-            said("smaller tiles"),
-            said("it was no larger than the smallest tile") if can_tile
-            else said("its network makes its own tiles")))
-    return found

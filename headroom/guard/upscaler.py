@@ -7,10 +7,9 @@ import torch
 
 from ..base.said import said
 from ..host.adapter import guard_host
-from .call import Call, Plan
+from .call import Call, GuardOptions, Plan
 from .copies import GuardedMethod, guarded_copy, plain_copy
 from .lack import Lack
-from .options import GuardOptions
 from .recover import recover
 from .replay import RandomState
 from .tiles import (
@@ -19,7 +18,6 @@ from .tiles import (
     images_words,
     joined_images,
     smaller_tile,
-    why_whole,
 )
 
 _SMALLEST_TILE = 32
@@ -113,8 +111,3 @@ class _Upscaling(Call[torch.Tensor]):
 
     def cut_words(self, plan: Plan) -> list[str]:
         return images_words(plan, self.batch)
-
-    def why_whole(self, plan: Plan, lack: Lack) -> list[str]:
-        options = self._method.options
-        return why_whole(self.batch, options.split_batch and plan.parts is None,
-                         options.tile_vae and plan.tile is None)

@@ -1,5 +1,6 @@
 """Guard a VAE: the whole picture first, then fewer images at a time, then smaller tiles."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -7,18 +8,15 @@ import torch
 
 from ..base.said import said
 from . import lessons, weights
-from .call import Call, Plan
+from .attempt import is_recovering
+from .call import Call, GuardOptions, Plan
 from .copies import GuardedMethod, guarded_copy
 from .lack import Lack
-from .options import GuardOptions
 from .recover import recover
 from .replay import RandomState
-from .tiles import fewer_images, images_words, smaller_tile, tile_count, why_whole
-from .trying import is_recovering
+from .tiles import fewer_images, images_words, smaller_tile, tile_count
 from .vae_call import (
     MOST_OVERLAP,
-    can_rely_on_estimate,
-    estimate,
     in_tiles,
     owns_tiling,
     takes_tiles,
@@ -174,12 +172,6 @@ class _VAECall(Call[torch.Tensor]):
     def cut_words(self, plan: Plan) -> list[str]:
         return images_words(plan, max(self.seen, 1), self._unit)
 
-    def why_whole(self, plan: Plan, lack: Lack) -> list[str]:
-        options = self._method.options
-        may_split = options.split_batch and self._has_images() and self._below is None
-        return why_whole(self._at_once(plan), may_split and plan.parts is None,
-                         options.tile_vae and plan.tile is None, self.can_tile)
-
     def _at_once(self, plan: Plan) -> int:
         return min(plan.parts or self.seen, self.seen)
 
@@ -221,12 +213,27 @@ class _VAECall(Call[torch.Tensor]):
         return value[:, :, 0] if self._is_decode and is_image and value.ndim == 5 else value
 
     def _takes(self, too_much: int, tile: int | None, frames: int | None) -> float:
-        """Return what one image takes, if ComfyUI estimates at most `too_much` times that.
-
-        If the network says that its estimate is reliable, this is the estimate itself.
-        """
-        is_reliable = self._is_decode and can_rely_on_estimate(self._vae)
-        return self._estimate(tile, frames) / (1 if is_reliable else too_much)
+        """Return what one image takes, if ComfyUI estimates at most `too_much` times that."""
+        return self._estimate(tile, frames) / too_much
 
     def _estimate(self, tile: int | None = None, frames: int | None = None) -> float:
-        return estimate(self._vae, self._value, self._is_decode, tile, frames)
+        """Return ComfyUI's estimate for one image, or a tile of it; 0 where it has none.
+
+        tile, frames: sides and time as in the input. Every kind of VAE has a formula of its own.
+        """
+        vae, shape = self._vae, list(self._value.shape)
+        if self._is_decode:
+            sides = slice(2, None) if len(shape) == 3 else slice(-2, None)
+            takes: Callable[..., float] = vae.memory_used_decode
+        else:  # the network has the channels before the sides
+            is_video = getattr(vae, "latent_dim", 2) == 3 and len(shape) == 4
+            shape = [1, shape[-1], *shape[:-1]] if is_video else [1, shape[-1], *shape[1:-1]]
+            sides, takes = slice(-2, None), vae.memory_used_encode
+        if tile is not None:
+            shape[sides] = [min(side, tile) for side in shape[sides]]
+        if frames is not None:
+            shape[2] = min(shape[2], frames)
+        try:
+            return float(takes([1, *shape[1:]], getattr(vae, "vae_dtype", self._value.dtype)))
+        except IndexError:
+            return 0.0

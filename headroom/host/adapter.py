@@ -137,5 +137,4 @@ def host_registry() -> Registry:
         return NO_NODES
     from .node_types import HostRegistry
 
-    registry: Registry = HostRegistry()
-    return registry
+    return HostRegistry()

@@ -49,7 +49,6 @@ def gpu_devices() -> list[torch.device]:
 
 
 def compute_device() -> torch.device:
-    """Return the device that ComfyUI runs models on now."""
     device: torch.device = mm.get_torch_device()
     return device
 
@@ -236,7 +235,6 @@ def request_cache_reset() -> None:
 
 
 def temp_folder() -> Path:
-    """Return ComfyUI's folder for temporary files."""
     folder = Path(folder_paths.get_temp_directory())
     folder.mkdir(parents=True, exist_ok=True)
     return folder

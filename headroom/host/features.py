@@ -87,7 +87,6 @@ def _sentence(lacking: list[str], loss: Said) -> Said:
 
 
 def comfyui_version() -> str:
-    """Return what the running ComfyUI calls its version."""
     try:
         return str(importlib.import_module("comfyui_version").__version__)
     except (ImportError, AttributeError):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import folder_paths
 
-from ..base.below import name_below
 from ..base.environment import folder_of
+from ..base.prompt_node import name_below
 
 IN_PARTS = ("model_index.json", "config.json")  # in the folder of a model of several files
 EMBEDDING_FOLDER_VARIABLE = "HEADROOM_EMBEDDING_FOLDER"

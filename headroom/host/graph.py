@@ -107,5 +107,4 @@ def progress(total: int) -> Any:
 
 
 def stop_if_interrupted() -> None:
-    """Raise ComfyUI's interrupt exception when the user asked to stop."""
     mm.throw_exception_if_processing_interrupted()

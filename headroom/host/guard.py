@@ -20,11 +20,11 @@ from comfy.patcher_extension import WrappersMP
 from ..base.inputs import attribute
 from . import core as host
 from .features import lost
-from .foreign import has_foreign_parts
 from .sampling import (
     additional_models,
     end_sampling,
     estimated_bytes,
+    has_foreign_parts,
     picture_size,
     reset_conditioning,
     start_sampling,
@@ -81,7 +81,6 @@ def says_left_out(record: logging.LogRecord) -> bool:
 
 
 def check_interrupt() -> None:
-    """Raise ComfyUI's interrupt if the user has asked for one."""
     mm.throw_exception_if_processing_interrupted()
 
 

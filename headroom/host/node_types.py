@@ -10,7 +10,7 @@ import folder_paths
 from comfy_api.internal import first_real_override
 
 from ..base.file_identity import Code, code_of
-from ..base.node_types import ClassInfo, NodeType, from_object_info
+from ..base.node_types import ClassInfo, NodeType, Registry, from_object_info
 from . import files as host_files
 
 # ComfyUI's module `nodes`, not the folder of this pack with the same name.
@@ -19,11 +19,10 @@ core_nodes: Any = importlib.import_module("nodes")
 CORE_MODULES = ("nodes", "comfy_extras", "comfy_api_nodes")
 
 
-class HostRegistry:
+class HostRegistry(Registry):
     """ComfyUI's node classes, V1 and V3 alike, by their name in prompts, and its models folders."""
 
     def node_type(self, class_type: str) -> NodeType | None:
-        """Return the types of a class; None for one that is not installed."""
         found = core_nodes.NODE_CLASS_MAPPINGS.get(class_type)
         if found is None:
             return None
@@ -37,7 +36,6 @@ class HostRegistry:
         })
 
     def class_info(self, class_type: str) -> ClassInfo | None:
-        """Return what else is known of a class; None for one that is not installed."""
         found = core_nodes.NODE_CLASS_MAPPINGS.get(class_type)
         if found is None:
             return None
@@ -54,11 +52,9 @@ class HostRegistry:
         )
 
     def files_named(self, name: str) -> list[Path]:
-        """Return the existing files that a widget value may mean, in every models folder."""
         return host_files.files_named(name)
 
     def is_core(self, type_name: str) -> bool:
-        """Return whether one of ComfyUI's own nodes returns this type."""
         return type_name in _core_types()
 
 

@@ -12,12 +12,13 @@ import execution
 from comfy_execution.progress import get_progress_state
 from server import PromptServer
 
-from .core import accepts
 from .node_cache import cached_now as cached_now
 from .node_cache import caches_of as caches_of
 from .node_cache import change_marks as change_marks
 from .node_cache import node_of as node_of
 from .node_cache import shown_nodes as shown_nodes
+from .server import history_entry as history_entry
+from .server import queue_items as queue_items
 
 VALIDATE_SECONDS = 120.0
 
@@ -28,16 +29,8 @@ class QueueError(ValueError):
 
 def running_item() -> tuple[Any, ...] | None:
     """Return the queue's entry of the prompt that runs: (number, id, prompt, extra, outputs, …)."""
-    running, _ = PromptServer.instance.prompt_queue.get_current_queue_volatile()
-    return tuple(running[0]) if running else None
-
-
-def history_entry(prompt_id: str) -> dict[str, Any] | None:
-    """Return ComfyUI's history entry of a prompt, not a copy: only read it."""
-    queue = PromptServer.instance.prompt_queue
-    pick = {"map_function": dict} if accepts(queue.get_history, "map_function") else {}
-    found: dict[str, Any] | None = queue.get_history(prompt_id=prompt_id, **pick).get(prompt_id)
-    return found
+    running = queue_items()[0]
+    return running[0] if running else None
 
 
 def _known_item(prompt_id: str) -> tuple[Any, ...] | None:
@@ -64,10 +57,8 @@ def workflow_id_of(prompt_id: str) -> str | None:
 
 
 def is_known(prompt_id: str) -> bool:
-    """Return whether a prompt runs, is queued, or is in the history."""
-    running, queued = PromptServer.instance.prompt_queue.get_current_queue_volatile()
-    listed = any(str(item[1]) == prompt_id for item in [*running, *queued])
-    return listed or history_entry(prompt_id) is not None
+    listed = {str(item[1]) for part in queue_items() for item in part}
+    return prompt_id in listed or history_entry(prompt_id) is not None
 
 
 def put_first(
@@ -81,15 +72,9 @@ def put_first(
     queue = PromptServer.instance.prompt_queue
     extra = {**extra_data, "create_time": int(time.time() * 1000)}
     with queue.mutex:
-        _, queued = queue.get_current_queue_volatile()
+        queued = queue_items()[1]
         number = number_between(after, [item[0] for item in queued])
         queue.put((number, prompt_id, prompt, extra, outputs, dict(sensitive)))
-
-
-def queue_items() -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """Return the queue's entries of the prompts that run, and of those that wait."""
-    running, waiting = PromptServer.instance.prompt_queue.get_current_queue_volatile()
-    return list(running), list(waiting)
 
 
 def put_before_all(
@@ -102,7 +87,7 @@ def put_before_all(
     """
     queue = PromptServer.instance.prompt_queue
     with queue.mutex:
-        _, queued = queue.get_current_queue_volatile()
+        queued = queue_items()[1]
         lowest = min([0.0, *(item[0] for item in queued)]) - 1
         for place, (prompt_id, prompt, extra_data, outputs) in enumerate(items, 1):
             number = lowest + place / (len(items) + 1)

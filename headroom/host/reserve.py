@@ -22,7 +22,6 @@ _wishes: dict[str, int] = {}  # bytes, by who asks: left to others, or a ceiling
 
 
 def has_dynamic_vram() -> bool:
-    """Return whether this ComfyUI streams weights through dynamic VRAM."""
     try:
         import comfy.memory_management as memory_management
     except ImportError:

@@ -4,30 +4,29 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
+from types import SimpleNamespace
 from typing import Any
 
 from aiohttp import web
 from server import PromptServer
 
-from .clearing import JOBS, QUEUE, empties_queue
 from .core import accepts
-from .history import messages_of
-from .types import Outcome
+from .types import Outcome, messages_of
 
 log = logging.getLogger("headroom")
 
 Handler = Callable[[Any], Awaitable[Any]]
 
 POLL_SECONDS = 0.002
+_QUEUE, _JOBS = "/queue", "/jobs/cancel"
 
 _posting: ContextVar[web.Request | None] = ContextVar("headroom_posting", default=None)
 
 
 def has_server() -> bool:
-    """Return whether ComfyUI runs as a server in this process."""
     return getattr(PromptServer, "instance", None) is not None
 
 
@@ -37,7 +36,6 @@ def add_route(method: str, path: str, handler: Handler) -> None:
 
 
 def has_route(path: str) -> bool:
-    """Return whether somebody has added a route with this path."""
     return any(getattr(route, "path", None) == path for route in PromptServer.instance.routes)
 
 
@@ -94,22 +92,31 @@ def on_queue_cleared(call: Callable[[], None]) -> None:
     """Call `call` when somebody empties the queue: ComfyUI keeps no record of that."""
 
     async def watch(request: web.Request, handler: Handler) -> Any:
-        if request.method == "POST" and await _clears_the_queue(request):
-            call()
+        if request.method == "POST" and request.path.removeprefix("/api") in (_QUEUE, _JOBS):
+            try:
+                body = await request.json()  # aiohttp keeps it for the handler
+            except ValueError:
+                body = None
+            if empties_queue(request.path, body, [str(item[1]) for item in queue_items()[1]]):
+                call()
         return await handler(request)
 
     _add_middleware(watch)
 
 
-async def _clears_the_queue(request: web.Request) -> bool:
-    if request.path.removeprefix("/api") not in (QUEUE, JOBS):
+def empties_queue(path: str, body: Any, waiting: Collection[str]) -> bool:
+    """Return whether a POST of `body` to `path` removes all prompts that wait.
+
+    Older ComfyUIs get a command to clear the queue; newer ones may also get the ids of all its
+    jobs. A job that is cancelled by its own id (`/jobs/{id}/cancel`) leaves the others.
+    """
+    path = path.removeprefix("/api")
+    if not isinstance(body, dict) or path not in (_QUEUE, _JOBS):
         return False
-    try:
-        body = await request.json()  # aiohttp keeps it for the handler
-    except ValueError:
-        return False
-    _, queued = PromptServer.instance.prompt_queue.get_current_queue_volatile()
-    return empties_queue(request.path, body, [str(item[1]) for item in queued])
+    ids = body.get("job_ids")
+    if path == _JOBS:
+        return isinstance(ids, list) and bool(waiting) and all(one in ids for one in waiting)
+    return bool(body.get("clear"))
 
 
 def before_prompt_is_validated(change: Callable[[Any, dict[str, Any]], Any]) -> None:
@@ -126,30 +133,19 @@ def before_prompt_is_validated(change: Callable[[Any, dict[str, Any]], Any]) -> 
 
     _add_middleware(remember)
     before_first_request(lambda: PromptServer.instance.add_on_prompt_handler(
-        lambda data: change(data, _browser_settings())
+        lambda data: change(data, _settings_of(_posting.get()))
     ))
-
-
-def _browser_settings() -> dict[str, Any]:
-    """Return the browser settings of the user whose prompt is being posted; may read a file."""
-    request = _posting.get()
-    return {} if request is None else _settings_of(request)
 
 
 def settings_of_the_only_user() -> dict[str, Any]:
     """Return the browser settings; nothing if ComfyUI keeps several users. Reads a file."""
-    return _settings_of(_AnonymousRequest())
-
-
-class _AnonymousRequest:
-    """Replaces a request that names no user."""
-
-    headers: Mapping[str, str] = {}
+    return _settings_of(SimpleNamespace(headers={}))  # a request that names no user
 
 
 def _settings_of(request: Any) -> dict[str, Any]:
+    """Return the browser settings of the user who sends this request; may read a file."""
     manager = getattr(PromptServer.instance, "user_manager", None)
-    if manager is None:
+    if manager is None or request is None:
         return {}
     try:
         manager.get_request_user_id(request)  # for an unknown user get_settings logs an error
@@ -176,43 +172,46 @@ def prompts_waiting() -> bool:
 
 
 def event_loop() -> asyncio.AbstractEventLoop:
-    """Return the loop that the server runs in."""
     loop: asyncio.AbstractEventLoop = PromptServer.instance.loop
     return loop
 
 
+def queue_items() -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """Return the queue's entries of the prompts that run, and of those that wait.
+
+    An entry is (number, id, prompt, extra data, outputs, …), not a copy: only read it.
+    """
+    running, waiting = PromptServer.instance.prompt_queue.get_current_queue_volatile()
+    return list(running), list(waiting)
+
+
 def queue_lengths() -> tuple[int, int]:
     """Return how many prompts run and how many wait."""
-    running, waiting = PromptServer.instance.prompt_queue.get_current_queue_volatile()
+    running, waiting = queue_items()
     return len(running), len(waiting)
 
 
 def prompts_in_queue() -> list[dict[str, Any]]:
     """Return the prompts that run and wait, in API format, not copies: only read them."""
-    running, waiting = PromptServer.instance.prompt_queue.get_current_queue_volatile()
-    return [item[2] for item in [*running, *waiting]]
+    return [item[2] for part in queue_items() for item in part]
 
 
 def is_running(prompt_id: str) -> bool:
-    """Return whether this prompt is the one that runs now."""
-    running, _ = PromptServer.instance.prompt_queue.get_current_queue_volatile()
-    return any(str(item[1]) == prompt_id for item in running)
+    return any(str(item[1]) == prompt_id for item in queue_items()[0])
+
+
+def history_entry(prompt_id: str) -> dict[str, Any] | None:
+    """Return ComfyUI's history entry of a prompt, not a copy: only read it."""
+    queue = PromptServer.instance.prompt_queue
+    pick = {"map_function": dict} if accepts(queue.get_history, "map_function") else {}
+    found: dict[str, Any] | None = queue.get_history(prompt_id=prompt_id, **pick).get(prompt_id)
+    return found
 
 
 def outcome_of(prompt_id: str) -> Outcome | None:
     """Return how a prompt ended by ComfyUI's history; None while it runs, or if it is unknown."""
-    if is_running(prompt_id):
-        return None
-    queue = PromptServer.instance.prompt_queue
-    pick = {"map_function": _status} if accepts(queue.get_history, "map_function") else {}
-    entry = queue.get_history(prompt_id=prompt_id, **pick).get(prompt_id)
-    if entry is None:
-        return None
-    return _outcome(entry if pick else _status(entry))
-
-
-def _status(entry: dict[str, Any]) -> dict[str, Any]:
-    return entry.get("status") or {}
+    entry = None if is_running(prompt_id) else history_entry(prompt_id)
+    return None if entry is None else _outcome(entry.get("status") or {})
 
 
 def _outcome(status: dict[str, Any]) -> Outcome:

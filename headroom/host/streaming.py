@@ -10,7 +10,6 @@ import torch
 
 from . import core as host
 from .features import lost
-from .half_cast import forget, half_cast, is_incomplete_page
 
 _GROWTH_BYTES = 16 << 20  # comfy-aimdo's buffers grow in such steps
 
@@ -84,8 +83,34 @@ def has_half_pages() -> bool:
 
 
 def forget_half_casts() -> None:
-    """Discard unfinished casts, so that no later call uses them; call it while they are loaded."""
-    forget(half_cast(_dynamic()))
+    """Discard unfinished casts, so that no later call uses them; call it while they are loaded.
+
+    It uses ComfyUI's own function for layers that were cast ahead.
+    """
+    clean_up = _function("comfy.model_prefetch", "cleanup_prefetched_modules")
+    if clean_up is not None:
+        for layer in half_cast(_dynamic()):
+            clean_up(layer, [layer])
+
+
+def half_cast(patchers: Iterable[Any]) -> list[Any]:
+    """Return the layers of dynamic models whose cast a failed call did not finish.
+
+    ComfyUI 0.33.0 stores on a layer what its cast has begun (`_prefetch`, in comfy/ops.py) until
+    the cast is done. If memory runs out in between, it stays there, and the next call of the layer
+    uses it: an address that was freed long ago (a crash on the fake driver), or a page without the
+    LoRA. It walks over all modules.
+    """
+    return [module for patcher in patchers for module in patcher.model.modules()
+            if "_prefetch" in vars(module)]
+
+
+def is_incomplete_page(module: Any) -> bool:
+    """Return whether the layer's page is marked as complete but is not."""
+    begun = vars(module)["_prefetch"]
+    signature = begun.get("signature") if isinstance(begun, dict) else None
+    return (signature is not None and not begun.get("resident")
+            and getattr(module, "_v_signature", None) is signature)
 
 
 def _dynamic() -> list[Any]:
@@ -98,29 +123,24 @@ def settle_streaming() -> None:
 
     It also discards casts that the call did not finish.
     """
-    _call_if_there("comfy.model_prefetch", "cleanup_prefetch_queues")
+    if (clean_up := _function("comfy.model_prefetch", "cleanup_prefetch_queues")) is not None:
+        clean_up()
     forget_half_casts()
     host.drop_cast_buffers()
-    if host.has_dynamic_vram():
-        _call_if_there("comfy_aimdo.model_vbar", "vbars_reset_watermark_limits")
+    reset = _function("comfy_aimdo.model_vbar", "vbars_reset_watermark_limits")
+    if reset is not None and host.has_dynamic_vram():
+        reset()
 
 
 def recording_paused() -> AbstractContextManager[Any]:
     """Return ComfyUI's own context that pauses its record of allocations, if it keeps one."""
-    try:
-        prefetch = importlib.import_module("comfy.model_prefetch")
-    except ImportError:
-        return nullcontext()
-    pause: Callable[[], AbstractContextManager[Any]] | None
-    pause = getattr(prefetch, "pause_malloc_graph", None)
+    pause = _function("comfy.model_prefetch", "pause_malloc_graph")
     return nullcontext() if pause is None else pause()
 
 
-def _call_if_there(module: str, name: str) -> None:
-    function: Callable[[], object] | None
+def _function(module: str, name: str) -> Callable[..., Any] | None:
+    """Return a function that only some ComfyUIs have; None where it is not there."""
     try:
-        function = getattr(importlib.import_module(module), name, None)
+        return getattr(importlib.import_module(module), name, None)
     except ImportError:
-        return
-    if function is not None:
-        function()
+        return None

@@ -86,3 +86,8 @@ class Held(NamedTuple):
     model: ModelFacts
     device: str
     bytes: int
+
+
+def messages_of(status: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the messages in the `status` of a history entry, by the name of each."""
+    return dict((status or {}).get("messages") or [])

@@ -5,7 +5,6 @@ The recorder of runs is a listener; the nodes do not know it. Without listeners 
 
 import itertools
 import logging
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -83,23 +82,14 @@ class GaveUp:
 Entry = Action | OomAttempt | GaveUp | EmbeddingReads
 _numbers = itertools.count(1)
 _listeners: list[Callable[[Entry], None]] = []
-_lock = threading.Lock()
 
 
-def listen(listener: Callable[[Entry], None]) -> Callable[[], None]:
+def listen(listener: Callable[[Entry], None]) -> None:
     """Call `listener` with every entry from now on, in the thread that notes it.
 
-    Returns a function that ends it. A listener must be quick and must not raise.
+    A listener must be quick and must not raise.
     """
-    with _lock:
-        _listeners.append(listener)
-
-    def stop() -> None:
-        with _lock:
-            if listener in _listeners:
-                _listeners.remove(listener)
-
-    return stop
+    _listeners.append(listener)
 
 
 def executing_node() -> tuple[str | None, str | None]:
@@ -112,13 +102,11 @@ def executing_node() -> tuple[str | None, str | None]:
 
 
 def note_action(action: str, freed_mib: float | None, text: str) -> None:
-    """Report that the running node did `action`."""
     prompt_id, node_id = executing_node()
     note(Action(prompt_id, node_id, action, freed_mib, text))
 
 
 def note_embeddings(read: int, encoded: int) -> None:
-    """Report where the embeddings of the running node came from."""
     prompt_id, node_id = executing_node()
     note(EmbeddingReads(prompt_id, node_id, read, encoded))
 
@@ -151,11 +139,6 @@ def note_outcome(entry: OomAttempt, recovered: bool) -> None:
     note(replace(entry, recovered=recovered))
 
 
-def note_gave_up(text: str) -> None:
-    """Report OOM Guard's final error."""
-    note(GaveUp(*executing_node(), text))
-
-
 def note_left_out(error: str) -> None:
     """Report, also to the log, that memory ran out and ComfyUI continued without a part."""
     prompt_id, node_id = executing_node()
@@ -165,8 +148,5 @@ def note_left_out(error: str) -> None:
 
 
 def note(entry: Entry) -> None:
-    """Send an entry to the listeners."""
-    with _lock:
-        listeners = list(_listeners)
-    for listener in listeners:
+    for listener in list(_listeners):
         listener(entry)

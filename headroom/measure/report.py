@@ -7,6 +7,7 @@ from ..base.said import said, said_json
 from .snapshot import DeviceMemory, Snapshot, freed_bytes, freed_mib, freed_rss_mib
 
 RSS = said("process RSS")
+Figure = tuple[str, int | None, int | None]  # its name, before and after
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,6 @@ class Report:
         return "\n".join([self.headline, *steps, "", table])
 
     def as_json(self) -> dict[str, object]:
-        """Return the report as plain data for HTTP answers."""
         return {
             "text": self.text,
             "headline": self.headline,
@@ -61,33 +61,30 @@ def nothing_done(why: str, now: Snapshot) -> Report:
 
 def difference_table(before: Snapshot, after: Snapshot) -> list[str]:
     """Return one line for each figure: name, before, after, difference, in MiB."""
-    rows: list[str] = []
-    earlier = {device.device: device for device in before.devices}
-    for device in after.devices:
-        rows.append(_heading(device))
-        for name, old, new in _figures(earlier.get(device.device, device), device):
-            rows.append(_row(name, old, new))
-    if not after.devices:
-        rows.append("no GPU: this server runs its models on the CPU")
-    rows.append("RAM")
-    rows.append(_row(RSS, before.rss_bytes, after.rss_bytes))
+    rows = [] if after.devices else ["no GPU: this server runs its models on the CPU"]
+    for device, told in _by_device(before, after):
+        in_use = device is None or device.in_use
+        heading = "RAM" if device is None else _called(device)
+        rows.append(heading if in_use else f"{heading}, not in use by this process")
+        rows += [_row(*figure) for figure in told]
     return rows
-
-
-def _heading(device: DeviceMemory) -> str:
-    return _called(device) + ("" if device.in_use else ", not in use by this process")
 
 
 def figures(before: Snapshot, after: Snapshot) -> list[dict[str, object]]:
     """Return the same figures as data: device (None for RAM), name, before and after in MiB."""
+    return [{"device": None if device is None else _called(device), "name": name,
+             "before_mib": in_mib(old), "after_mib": in_mib(new)}
+            for device, told in _by_device(before, after) for name, old, new in told]
+
+
+def _by_device(
+    before: Snapshot, after: Snapshot
+) -> list[tuple[DeviceMemory | None, list[Figure]]]:
+    """Return the figures of each device, and then those of RAM, for which the device is None."""
     earlier = {device.device: device for device in before.devices}
-    rows: list[tuple[str | None, str, int | None, int | None]] = [
-        (_called(device), name, old, new) for device in after.devices
-        for name, old, new in _figures(earlier.get(device.device, device), device)
-    ]
-    rows.append((None, RSS, before.rss_bytes, after.rss_bytes))
-    return [{"device": device, "name": name, "before_mib": in_mib(old), "after_mib": in_mib(new)}
-            for device, name, old, new in rows]
+    return [*((device, _figures(earlier.get(device.device, device), device))
+              for device in after.devices),
+            (None, [(RSS, before.rss_bytes, after.rss_bytes)])]
 
 
 def _called(device: DeviceMemory) -> str:
@@ -96,9 +93,7 @@ def _called(device: DeviceMemory) -> str:
     return f"{device.device} ({device.name})"
 
 
-def _figures(
-    old: DeviceMemory, new: DeviceMemory
-) -> list[tuple[str, int | None, int | None]]:
+def _figures(old: DeviceMemory, new: DeviceMemory) -> list[Figure]:
     driver_free = (said("driver free"), old.driver_free_bytes, new.driver_free_bytes)
     if not new.in_use:
         return [driver_free]

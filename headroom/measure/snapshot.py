@@ -102,7 +102,6 @@ class Snapshot:
 
     @property
     def in_use(self) -> tuple[DeviceMemory, ...]:
-        """The devices that this process uses."""
         return tuple(device for device in self.devices if device.in_use)
 
     @property

@@ -35,7 +35,6 @@ class FoundModel:
 
     @property
     def label(self) -> str:
-        """The class name a user would recognise in a report."""
         named = self.handle.model if self.kind == "patcher" else self.handle
         return type(named).__name__
 

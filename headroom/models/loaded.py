@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..base.choices import shown
-from ..base.device import MIB
+import torch
+
+from ..base.device import MIB, same_device
+from ..base.inputs import shown
 from ..base.said import Said, said
+from ..base.tensors import module_tensors, parts_of
 from ..host.adapter import current_host
 from ..host.borrowed import borrowed
+from ..host.types import Held, ModelFacts
 from .unload import loaded_bytes
 
 DIFFUSION_MODEL = said("diffusion model")
@@ -58,6 +62,7 @@ class LoadedModel:
 
 
 _names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+_facts: weakref.WeakKeyDictionary[Any, ModelFacts] = weakref.WeakKeyDictionary()
 _numbers = itertools.count(1)  # no name is used twice
 _lock = threading.Lock()
 
@@ -95,17 +100,27 @@ def _described(host: Any, patchers: list[Any]) -> list[LoadedModel]:
 
 
 def _describe(entry: Any, patcher: Any, host: Any) -> LoadedModel:
+    facts = _facts_of(patcher, host)
     return LoadedModel(
-        id=name_of(patcher.model),
-        kind=kind_of(patcher.model),
-        class_name=class_name(patcher.model),
-        file=file_name(host.source_files(patcher)),
-        device=str(entry.device),
-        loaded_bytes=loaded_bytes(entry),
-        total_bytes=int(patcher.model_size()),
-        dynamic=host.is_dynamic(patcher),
-        patcher=weakref.ref(patcher),
-    )
+        facts.id, kind_of(patcher.model), facts.class_name, facts.file, str(entry.device),
+        loaded_bytes(entry), facts.total_bytes, facts.is_dynamic, weakref.ref(patcher))
+
+
+def _facts_of(patcher: Any, host: Any) -> ModelFacts:
+    """Return what never changes about a model; it is read once, in a millisecond or two."""
+    model = patcher.model
+    if model not in _facts:
+        _facts[model] = ModelFacts(
+            id=name_of(model),
+            kind=kind_of(model),
+            class_name=class_name(model),
+            file=file_name(host.source_files(patcher)),
+            total_bytes=int(patcher.model_size()),
+            float32_bytes=float32_bytes(model),
+            is_dynamic=host.is_dynamic(patcher),
+            stays=same_device(patcher.offload_device, patcher.load_device),
+        )
+    return _facts[model]
 
 
 def file_name(files: Iterable[Path]) -> str | None:
@@ -146,3 +161,52 @@ def kind_of(model: Any) -> Said:
         if any(mark in named for mark in marks):
             return kind
     return said("model")
+
+
+def float32_bytes(model: torch.nn.Module) -> int:
+    """Return the bytes of the weights that are float32 on the device that uses them.
+
+    Dynamic VRAM leaves a file's dtype in RAM; the module says which dtype goes to the GPU.
+    """
+    total = 0
+    for name, tensor in module_tensors(model):
+        is_plain = next(parts_of(tensor), None) is tensor  # a quantised one tells another
+        if is_plain and _used_dtype(model, name, tensor) == torch.float32:
+            total += 4 * tensor.numel()
+    return total
+
+
+def _used_dtype(model: torch.nn.Module, name: str, tensor: torch.Tensor) -> torch.dtype:
+    owner, _, leaf = name.rpartition(".")
+    module = model.get_submodule(owner) if owner else model
+    return getattr(module, f"{leaf}_comfy_model_dtype", None) or tensor.dtype
+
+
+class HeldModels:
+    """Returns, when called, what ComfyUI holds on its devices: a few microseconds for each model.
+
+    It is called between any two nodes. Equal answers in a row are one object, so the records of
+    many nodes share it.
+    """
+
+    def __init__(self) -> None:
+        self._seen: list[tuple[weakref.ref[Any], torch.device, int]] = []
+        self._last: tuple[Held, ...] = ()
+
+    def __call__(self) -> tuple[Held, ...]:
+        host = current_host()
+        entries = host.loaded_entries() if host is not None else []
+        found = [(patcher, entry.device, loaded_bytes(entry)) for entry in entries
+                 if (patcher := entry.model) is not None]
+        if not self._is_seen(found):
+            self._seen = [(weakref.ref(one.model), place, size) for one, place, size in found]
+            self._last = tuple(Held(_facts_of(patcher, host), str(device), size)
+                               for patcher, device, size in found if size > 0)
+        return self._last
+
+    def _is_seen(self, found: list[tuple[Any, torch.device, int]]) -> bool:
+        """Whether nothing has changed since the last call, as after most nodes."""
+        return len(found) == len(self._seen) and all(
+            size == was and ref() is patcher.model and place == there
+            for (patcher, place, size), (ref, there, was) in zip(found, self._seen, strict=True)
+        )

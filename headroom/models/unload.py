@@ -10,9 +10,8 @@ from ..base.device import MIB, same_device
 from ..base.said import said
 from ..base.tensors import bytes_on, module_bytes
 from ..host.adapter import current_host
-from . import pipelines
 from .find import FoundModel
-from .lazy_restore import restore_on_use
+from .unmanaged import has_offload_hook, offload_pipeline, restore_on_use
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ def _unload(model: FoundModel) -> Unloaded:
     before = device_bytes(model.modules)
     how = _move(model) if before or model.kind == "pipeline" else ""
     moved = before - device_bytes(model.modules)
-    if before and moved == 0 and any(map(pipelines.has_offload_hook, model.modules)):
+    if before and moved == 0 and any(map(has_offload_hook, model.modules)):
         raise ValueError(
             f"Offload Model cannot move this {model.label}: accelerate or diffusers has spread it "
             "over devices and moves its inputs and weights itself; use the offloading of that "
@@ -55,8 +54,8 @@ def _unload(model: FoundModel) -> Unloaded:
 
 def _move(model: FoundModel) -> str:
     if model.kind == "pipeline":
-        return pipelines.offload_pipeline(model.handle)
-    if not pipelines.has_offload_hook(model.handle):
+        return offload_pipeline(model.handle)
+    if not has_offload_hook(model.handle):
         restore_on_use(model.handle)
         model.handle.to("cpu")
     return said("moved with .to('cpu')")
@@ -132,5 +131,4 @@ def others(
 
 
 def device_bytes(modules: Iterable[torch.nn.Module]) -> int:
-    """Return the bytes that `modules` hold on devices other than the CPU."""
     return sum(size for name, size in module_bytes(modules).items() if name != "cpu")

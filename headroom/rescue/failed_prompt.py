@@ -9,7 +9,7 @@ from ..base.error_table import Row, Where, first_line, row_of
 from ..base.graph import Graph
 from ..base.prompt_node import title_given
 from ..guard.errors import requested_bytes, where_of, where_of_text
-from ..host.history import messages_of
+from ..host.types import messages_of
 from ..models.loaded import LoadedModel
 
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from ..base.device import in_mib
 from ..base.ram import ram_room_bytes
-from ..base.refusals import Refused
-from ..base.said import said_json
+from ..base.said import Refused, said_json
 from ..measure.snapshot import rss_bytes
 from ..record.ticker import Ticker
 from .left_queues import LeftQueue, left_queues, one_at_a_time

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from ..base.refusals import Refused
-from ..base.said import Said
+from ..base.said import Refused, Said
 
 
 class NoHost:

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base.node_types import Registry
-from ..base.refusals import NotKnown, Refused
-from ..base.said import joined, sentence_of
+from ..base.said import NotKnown, Refused, joined, sentence_of
 from ..measure.journal import Entry, OomAttempt
 from ..models.loaded import LoadedModel
 from . import words

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ..base.choices import expect_choice
-from ..base.inputs import expect_whole
+from ..base.inputs import expect_choice, expect_whole
 
 Order = Literal["largest first", "smallest first"]
 Fit = Literal["keep each size", "pad up to largest", "round up to bucket"]

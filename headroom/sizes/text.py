@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..base.choices import shown
+from ..base.inputs import shown
 from .sorting import Size
 
 # The most runs of one list: far more than a server does in a day, and quickly made.

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from headroom.guard.call import Call
-from headroom.guard.options import GuardOptions
+from headroom.guard.call import Call, GuardOptions
 from headroom.guard.recover import recover
 
 OOM_TEXT = "CUDA out of memory. Tried to allocate 64.00 MiB."

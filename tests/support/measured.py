@@ -19,8 +19,8 @@ from headroom.api.gate import Gate
 from headroom.api.metrics import Metrics, gauges
 from headroom.api.routes import Routes
 from headroom.encode.encode import encode_to_cpu
+from headroom.guard.call import GuardOptions
 from headroom.guard.errors import OomGuardError
-from headroom.guard.options import GuardOptions
 from headroom.guard.recover import recover
 from headroom.host.types import NodeLabel, Outcome
 from headroom.record.chart import report_image

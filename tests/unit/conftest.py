@@ -6,12 +6,19 @@ from support.blocks import Block
 from support.recorder import Probe
 
 from headroom.base import environment
+from headroom.measure import journal
 
 
 @pytest.fixture(autouse=True)
 def told_nothing_yet(monkeypatch):
     """Messages that are logged once per process are logged once per test."""
     monkeypatch.setattr(environment, "_told", set())
+
+
+@pytest.fixture(autouse=True)
+def listeners_of_one_test(monkeypatch):
+    """Who listens to the journal in one test hears nothing of the next."""
+    monkeypatch.setattr(journal, "_listeners", [])
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import torch
 import headroom
 from headroom.actions.to_cpu import move_to_cpu
 from headroom.encode.encode import encode_to_cpu, split_prompts
+from headroom.guard.call import GuardOptions
 from headroom.guard.guard import guard
-from headroom.guard.options import GuardOptions
 from headroom.sizes.work import restore_order, sorted_lists
 
 MAX_CHARACTERS = 600

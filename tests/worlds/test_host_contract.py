@@ -110,7 +110,7 @@ def used():
                     base = dotted(node.args[0])
                     for word in words[:1]:
                         (full if base else attributes)[f"{base}.{word}".lstrip(".")] = file.name
-                elif name in ("import_module", "_call_if_there"):
+                elif name in ("import_module", "_function"):
                     full[".".join(words)] = file.name
     ours = {path: where for path, where in full.items() if path.partition(".")[0] in ROOTS}
     return {path.replace("execution.nodes", "nodes"): at for path, at in ours.items()}, attributes

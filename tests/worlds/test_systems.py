@@ -12,8 +12,8 @@ from support.systems import MIB, Card
 from headroom import offload, purge, to_cpu
 from headroom.advise import surroundings
 from headroom.base import ram
-from headroom.base.below import name_below
 from headroom.base.inputs import attribute
+from headroom.base.prompt_node import name_below
 from headroom.measure import snapshot
 from headroom.measure.nvml import card_memory
 

@@ -14,10 +14,10 @@ from support.systems import MIB, Card, Nvml
 import fakecuda
 from fakecuda import FakeCuda
 from headroom.advise import surroundings
+from headroom.guard.attempt import Failure
+from headroom.guard.call import GuardOptions
 from headroom.guard.explain import Recovery, explain
-from headroom.guard.failure import Failure
 from headroom.guard.lack import Lack
-from headroom.guard.options import GuardOptions
 from headroom.measure import nvml
 from headroom.measure import other_processes as module
 from headroom.measure.snapshot import snapshot

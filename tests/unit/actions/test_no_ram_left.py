@@ -28,7 +28,7 @@ from headroom.encode.encode import encode_to_cpu
 from headroom.base.stored_value import from_bytes, to_bytes
 from headroom.guard.errors import is_out_of_memory, where_of
 from headroom.guard.call import Call
-from headroom.guard.options import GuardOptions
+from headroom.guard.call import GuardOptions
 from headroom.guard.recover import recover
 
 MIB, ROOM_MIB, SIZE = 1 << 20, 4, 2048  # weights of 16 MiB

@@ -91,14 +91,13 @@ def test_the_headline_tells_what_this_process_gave_back_and_what_others_took(
 
 def test_figures_of_freed_memory_are_never_negative_and_may_be_unknown(monkeypatch):
     heard = []
-    stop = listen(heard.append)
+    listen(heard.append)
     grown = Report("headline", (), at(device()), at(device(
         reserved_bytes=4600 * MIB, driver_free_bytes=2900 * MIB), rss=1100 * MIB))
     assert (grown.as_json()["freed_mib"], grown.as_json()["freed_rss_mib"]) == (0, 0)
     blind = device(reserved_bytes=None, driver_free_bytes=None)
     monkeypatch.setattr(purge_module, "snapshot", lambda: at(blind))
     assert purge().as_json()["freed_mib"] is None
-    stop()
     assert heard[0].freed_mib is None
 
 
@@ -133,11 +132,9 @@ def test_enough_room_leaves_everything_alone_and_says_so(monkeypatch):
     assert "nothing to do" not in purge(only_below_free_mib=501).text
 
 
-def test_listeners_hear_of_a_purge_until_they_stop():
+def test_listeners_hear_of_a_purge():
     heard = []
-    stop = listen(heard.append)
-    purge()
-    stop()
+    listen(heard.append)
     purge()
     assert [type(entry) for entry in heard] == [Action] and heard[0].action == "purge"
 

@@ -7,7 +7,7 @@ import pytest
 
 from headroom.actions import reserve as actions
 from headroom.base.device import MIB
-from headroom.base.refusals import NotKnown
+from headroom.base.said import NotKnown
 from headroom.host import reserve
 from headroom.measure.snapshot import DeviceMemory, Snapshot
 

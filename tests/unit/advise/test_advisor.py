@@ -14,7 +14,7 @@ from headroom.advise.finding import Bounds, Finding
 from headroom.advise.words import lines_of
 from headroom.base.graph import Graph
 from headroom.base.guards import guarded
-from headroom.base.refusals import NotKnown
+from headroom.base.said import NotKnown
 from headroom.host.types import Held, NodeLabel, Outcome
 from headroom.record.memory import Reading, Use
 from headroom.record.nodes import NodeTable

@@ -14,8 +14,7 @@ from headroom.actions.ceiling import Limit
 from headroom.api import routes as module
 from headroom.api.gate import Gate
 from headroom.api.routes import Routes
-from headroom.base.refusals import NotKnown, Refused
-from headroom.base.said import said
+from headroom.base.said import NotKnown, Refused, said
 from headroom.record.highest import HeldPeaks
 from headroom.rescue.kept_queue import KeptQueue
 

@@ -7,7 +7,7 @@ import pytest
 
 from headroom.api import gate as gates
 from headroom.api.gate import Gate
-from headroom.base.refusals import Refused
+from headroom.base.said import Refused
 
 
 def never():

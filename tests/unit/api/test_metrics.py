@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from headroom.api import metrics as metrics_module
 from headroom.api.metrics import MAX_CLASSES, Metrics, gauges
 from headroom.base.device import MIB
-from headroom.base.refusals import Refused
+from headroom.base.said import Refused
 from headroom.host.types import NodeLabel, Outcome
 from headroom.measure import journal
 from headroom.measure.journal import OomAttempt
@@ -72,16 +72,10 @@ def failures():
 
 
 @pytest.fixture
-def metrics(source, failures, monkeypatch):
-    stops = []
-    monkeypatch.setattr(
-        metrics_module, "listen", lambda listener: stops.append(journal.listen(listener))
-    )
+def metrics(source, failures):
     made = Metrics(lambda: [], lambda prompt_id: failures.get(prompt_id, {}))
     source.page(made)
-    yield made
-    for stop in stops:
-        stop()
+    return made
 
 
 def samples(page):

@@ -96,12 +96,11 @@ def stopped(monkeypatch, tmp_path):
 
     def stop(runs=True, unset=("--cache-none", "--disable-pinned-memory", "--cpu"),
              taken=300 * MIB):
-        end = listen(noted.append)
+        listen(noted.append)
         did = RamStop(lambda prompt_id, before: runs and (before() or True),
                       lambda prompt_id: prompt, lambda: set(unset),
                       lambda *event: sent.append(event),
                       lambda *stop: told.append(stop[:2])).stop(Node("p", "5", taken))
-        end()
         assert told == [("p", "5")] * did
         return did, noted, sent
 

@@ -71,9 +71,8 @@ def test_by_itself_it_keeps_two_percent_and_at_most_one_gib_free(
 def noted():
     """The notes that the record gets."""
     entries = []
-    stop = listen(entries.append)
-    yield entries
-    stop()
+    listen(entries.append)
+    return entries
 
 
 def test_amid_a_node_the_heap_is_trimmed_once_and_the_rest_waits_for_the_next(

@@ -6,7 +6,7 @@ import weakref
 import pytest
 import torch
 
-from headroom.base import garbage
+from headroom.base.living import settle
 
 
 class Node:
@@ -21,7 +21,7 @@ def settled():
     """All living objects are left out of collections during a test."""
     early = Node()
     gone = weakref.ref(Node())
-    garbage.settle()
+    settle()
     yield early, gone
     gc.unfreeze()
 
@@ -47,7 +47,7 @@ def test_an_object_left_out_of_collections_is_freed_with_its_last_reference():
 
     thing = Plain()
     gone = weakref.ref(thing)
-    garbage.settle()
+    settle()
     try:
         del thing
         assert gone() is None
@@ -57,5 +57,5 @@ def test_an_object_left_out_of_collections_is_freed_with_its_last_reference():
 
 def test_where_a_model_is_loaded_already_nothing_is_left_out():
     early, _model = Node(), torch.zeros(16 << 20, dtype=torch.uint8)
-    garbage.settle()
+    settle()
     assert id(early) in {id(thing) for thing in gc.get_objects()}

@@ -113,7 +113,7 @@ def test_values_without_a_copied_module_stay_the_same_object():
 
 
 def test_hooks_that_bring_the_original_back_are_not_copied(module):
-    from headroom.models import lazy_restore as comeback
+    from headroom.models import unmanaged as comeback
 
     hook_owner = module.linear
     comeback._armed.add(hook := (lambda *_: None))

@@ -12,10 +12,9 @@ from support.hosts import Patcher
 from headroom.guard import clip as clip_module
 from headroom.guard import guard as guard_node
 from headroom.guard import lessons
-from headroom.guard.call import Plan
+from headroom.guard.call import GuardOptions, Plan
 from headroom.guard.clip import guard_clip
 from headroom.guard.copies import GuardedMethod
-from headroom.guard.options import GuardOptions
 from headroom.guard.upscaler import guard_upscaler
 from headroom.guard.vae import guard_vae
 

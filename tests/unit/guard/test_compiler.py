@@ -9,11 +9,9 @@ from support.calls import OOM_TEXT, recovered
 from support.compiler import Compiler
 
 from headroom.cast import running
-from headroom.guard import forward as forward_module
-from headroom.guard import trying
-from headroom.guard.forward import forward
+from headroom.guard import attempt, split_batch
 from headroom.guard.run import KEY, Run
-from headroom.guard.split_batch import join_rows
+from headroom.guard.split_batch import forward, join_rows
 from headroom.guard.tiles import images_apart, joined_images
 from headroom.host import adapter
 
@@ -26,8 +24,9 @@ def compiler(monkeypatch):
     host = SimpleNamespace(
         recording_paused=made.pause, settle_streaming=made.cleanup, check_interrupt=lambda: None,
         foreign_wrappers=lambda options, key: False, is_injected=lambda executor: False,
-        is_interrupt=lambda error: False, is_host_oom=lambda error: False)
-    for module in (adapter, forward_module, trying):
+        is_interrupt=lambda error: False, is_host_oom=lambda error: False,
+        buffers_bytes=lambda: 0, has_half_pages=lambda: False)
+    for module in (adapter, split_batch, attempt):
         monkeypatch.setattr(module, "guard_host", lambda: host)
     return made
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from headroom.guard import clip, weights
-from headroom.guard.call import Plan
+from headroom.guard.call import GuardOptions, Plan
 from headroom.guard.lack import Lack
-from headroom.guard.options import GuardOptions
 
 MIB = 1 << 20
 GPU = torch.device("cuda:0")

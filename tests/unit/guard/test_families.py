@@ -5,8 +5,8 @@ import errno
 import pytest
 import torch
 
+from headroom.guard.attempt import Failure
 from headroom.guard.errors import MAX_TEXT, OomGuardError, is_out_of_memory, requested_bytes
-from headroom.guard.failure import Failure
 
 MIB = 1024 * 1024
 

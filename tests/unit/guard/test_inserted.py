@@ -4,7 +4,7 @@ import pytest
 
 from headroom.base.guards import is_inserted
 from headroom.guard import guard as guard_node
-from headroom.guard.options import GuardOptions
+from headroom.guard.call import GuardOptions
 
 # As written by a rerun; under the prefixes that loops and other expansions give their clones.
 OURS = ["headroom-guard-4-0", "11.0.0.headroom-guard-4-0", "11.0.0.11.0.1.headroom-guard-4-0",

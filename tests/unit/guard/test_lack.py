@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headroom.guard.failure import Failure
+from headroom.guard.attempt import Failure
 from headroom.guard.lack import full_device, lack_of
 from headroom.measure.snapshot import DeviceMemory, Snapshot
 

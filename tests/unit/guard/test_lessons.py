@@ -8,8 +8,8 @@ from support.shortages import GPU, lacking
 
 from headroom.guard import lessons, weights
 from headroom.guard import recover as oom_recover
+from headroom.guard.call import GuardOptions
 from headroom.guard.lack import Lack
-from headroom.guard.options import GuardOptions
 from headroom.guard.recover import recover
 
 MIB = 1 << 20

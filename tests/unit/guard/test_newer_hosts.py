@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from headroom.guard import split_batch
+from headroom.guard.call import GuardOptions
 from headroom.guard.controlnet import splitting_copy
-from headroom.guard.options import GuardOptions
 from headroom.guard.run import Run
 from headroom.guard.vae import guard_vae
 from headroom.host import adapter

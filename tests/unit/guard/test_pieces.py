@@ -8,10 +8,9 @@ import torch
 from support.hosts import Patcher
 from support.shortages import lacking
 
-from headroom.guard.call import Plan
+from headroom.guard.call import GuardOptions, Plan
 from headroom.guard.errors import OomGuardError
 from headroom.guard.lack import Lack
-from headroom.guard.options import GuardOptions
 from headroom.guard.run import Run
 from headroom.guard.sampling import _Guard
 

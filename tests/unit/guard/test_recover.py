@@ -9,11 +9,11 @@ import pytest
 import torch
 from support.calls import OOM_TEXT, Changing, Failing, recovered
 
+from headroom.guard import attempt, weights
 from headroom.guard import recover as oom_recover
-from headroom.guard import trying, weights
+from headroom.guard.attempt import Failure, is_recovering
 from headroom.guard.errors import OomGuardError
 from headroom.guard.lack import Lack
-from headroom.guard.trying import is_recovering
 from headroom.measure.snapshot import Snapshot
 
 MIB = 1 << 20
@@ -73,7 +73,7 @@ def test_the_error_tells_what_was_free_while_the_failed_call_held_its_tensors(mo
         gc.collect()
         return Snapshot((), int(bool(held) and held[-1]() is not None), 0)
 
-    monkeypatch.setattr(trying, "snapshot", look)
+    monkeypatch.setattr(attempt, "snapshot", look)
     monkeypatch.setattr(oom_recover, "explain", lambda call, options, recovery, now, lack:
                         f"{now.rss_bytes} tensors were held")
     with pytest.raises(OomGuardError, match="1 tensors were held"):
@@ -243,6 +243,9 @@ def test_after_a_failure_the_thread_is_ready_for_the_next_call():
     assert recovered(Failing(1)) == "done"
 
 
-def test_the_final_error_says_what_was_not_tried_and_why():
-    with pytest.raises(OomGuardError, match=r"unloading other models \(no other model was loaded"):
-        recovered(Failing(9))
+def test_a_failure_that_left_such_a_page_has_its_model_loaded_anew(monkeypatch):
+    host = SimpleNamespace(buffers_bytes=lambda: 0, has_half_pages=lambda: True)
+    monkeypatch.setattr(attempt, "guard_host", lambda: host)
+    assert Failure.of(torch.OutOfMemoryError("CUDA out of memory")).is_incomplete
+    host.has_half_pages = lambda: False
+    assert not Failure.of(torch.OutOfMemoryError("CUDA out of memory")).is_incomplete

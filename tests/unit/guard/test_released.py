@@ -12,8 +12,8 @@ import torch
 from support.calls import recovered
 
 from headroom.guard import recover as oom_recover
+from headroom.guard.attempt import Failure
 from headroom.guard.errors import OomGuardError
-from headroom.guard.failure import Failure
 
 OOM_TEXT = "CUDA out of memory. Tried to allocate 64.00 MiB."
 

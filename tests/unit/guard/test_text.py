@@ -8,11 +8,10 @@ from support.hosts import Host, Patcher
 from support.systems import Nvml
 
 from headroom.guard import explain as oom_text
-from headroom.guard.call import Call
+from headroom.guard.attempt import Failure
+from headroom.guard.call import Call, GuardOptions
 from headroom.guard.explain import Attempt, Recovery, explain
-from headroom.guard.failure import Failure
 from headroom.guard.lack import Lack
-from headroom.guard.options import GuardOptions
 from headroom.measure import nvml
 from headroom.measure.other_processes import OtherProcess
 from headroom.measure.snapshot import DeviceMemory, Snapshot
@@ -123,15 +122,6 @@ def test_the_free_figure_never_contradicts_the_asked_figure():
     asked = "CUDA out of memory. Tried to allocate 80.00 MiB."
     text = text_of(failed=recovery(asked))
     assert "512.0 MiB of 8,192.0 MiB were free on cuda:0, but not in one piece" in text
-
-
-def test_the_steps_that_were_not_tried_are_named_with_the_reason():
-    failed = recovery()
-    failed.untried = ["splitting the batch (the batch is 1)"]
-    text = text_of(failed=failed, offload_weights=False)
-    assert ("Not tried: splitting the batch (the batch is 1), offload_weights (it is off). "
-            in text)
-    assert "Not tried" not in text_of()
 
 
 def test_the_place_where_memory_first_ran_out_is_named():

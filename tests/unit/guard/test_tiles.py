@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from headroom.guard import upscaler
-from headroom.guard.call import Plan
+from headroom.guard.call import GuardOptions, Plan
 from headroom.guard.lack import Lack
-from headroom.guard.options import GuardOptions
 from headroom.guard.tiles import (
     fewer_images,
     images_apart,

@@ -6,7 +6,7 @@ import pytest
 import torch
 from support.hosts import MIB, Host, Patcher
 
-from headroom.guard import trying, weights
+from headroom.guard import attempt, weights
 from headroom.guard.call import Call, Plan
 from headroom.guard.lack import Lack
 from headroom.models import unload
@@ -130,8 +130,8 @@ def test_others_are_found_by_the_models_kept(on_host):
 
 def test_tidying_up_frees_the_blocks_that_only_workspaces_keep(monkeypatch):
     done = []
-    monkeypatch.setattr(trying, "guard_host", lambda: None)
-    monkeypatch.setattr(trying, "clear_workspaces", lambda: done.append("workspaces"))
-    monkeypatch.setattr(trying, "return_cache", lambda: done.append("cache"))
-    trying.tidy()
+    monkeypatch.setattr(attempt, "guard_host", lambda: None)
+    monkeypatch.setattr(attempt, "clear_workspaces", lambda: done.append("workspaces"))
+    monkeypatch.setattr(attempt, "return_cache", lambda: done.append("cache"))
+    attempt.tidy()
     assert done == ["workspaces", "cache"]  # the other way round their blocks would stay

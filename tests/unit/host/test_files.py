@@ -4,6 +4,8 @@ import importlib
 import sys
 from types import ModuleType
 
+import headroom.host
+
 
 def test_a_models_folder_of_another_pack_that_is_no_path_hides_no_file_of_the_others(
     monkeypatch, tmp_path
@@ -17,3 +19,4 @@ def test_a_models_folder_of_another_pack_that_is_no_path_hides_no_file_of_the_ot
     files = importlib.import_module("headroom.host.files")
     assert files.files_named("a.ckpt") == [tmp_path / "a.ckpt"]
     del sys.modules["headroom.host.files"]
+    del headroom.host.files

@@ -5,13 +5,8 @@ import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from support.calls import Changing, Failing
 
 from headroom.actions import offload
-from headroom.guard import recover as recovery
-from headroom.guard.errors import OomGuardError
-from headroom.guard.options import GuardOptions
-from headroom.guard.recover import recover
 
 
 @pytest.fixture
@@ -21,7 +16,9 @@ def reads(monkeypatch):
     core.is_dynamic = lambda patcher: patcher.dynamic
     comfy = ModuleType("comfy")
     comfy.cli_args = cli_args
-    for module in (comfy, cli_args, core):
+    comfy.model_management = ModuleType("comfy.model_management")
+    folders = ModuleType("folder_paths")
+    for module in (comfy, cli_args, core, folders, comfy.model_management):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.delitem(sys.modules, "headroom.host.flags", raising=False)
     flags = importlib.import_module("headroom.host.flags")
@@ -44,14 +41,6 @@ def reads(monkeypatch):
 ])
 def test_a_model_is_read_from_disk_where_comfyui_says_so(reads, args, patcher, expected):
     assert reads(args, **patcher) is expected
-
-
-@pytest.mark.parametrize(("from_disk", "words"), [
-    (False, "they were in RAM already"), (True, "they come from disk whenever they are needed")])
-def test_the_error_says_whether_weights_are_in_ram_or_on_disk(monkeypatch, from_disk, words):
-    monkeypatch.setattr(recovery, "read_from_disk", lambda patchers: from_disk)
-    with pytest.raises(OomGuardError, match=words):
-        recover(Changing(Failing(9)), GuardOptions())
 
 
 def test_the_report_says_whether_weights_went_to_ram_or_disk():

@@ -27,10 +27,10 @@ def host(monkeypatch, tmp_path):
         monkeypatch.setitem(sys.modules, name, module)
     modules["comfy"].cli_args = modules["comfy.cli_args"]
     modules["comfy"].model_management = modules["comfy.model_management"]
-    sys.modules.pop("headroom.host.previews", None)
+    sys.modules.pop("headroom.host.flags", None)
     yield SimpleNamespace(args=args, loaded=loaded, folder=tmp_path, previews=importlib
-                          .import_module("headroom.host.previews").previews)
-    sys.modules.pop("headroom.host.previews")
+                          .import_module("headroom.host.flags").previews)
+    sys.modules.pop("headroom.host.flags")
 
 
 def test_the_decoder_of_the_loaded_model_is_the_one_that_draws(host):

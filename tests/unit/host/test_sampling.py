@@ -10,8 +10,10 @@ import pytest
 @pytest.fixture
 def sampling(monkeypatch):
     """The adapter on a ComfyUI whose own functions only note that they were called."""
-    names = ("comfy", "comfy.sampler_helpers", "comfy.samplers")
-    comfy, helpers, samplers = modules = [ModuleType(name) for name in names]
+    names = ("comfy", "comfy.sampler_helpers", "comfy.samplers", "comfy.patcher_extension")
+    comfy, helpers, samplers, patching = modules = [ModuleType(name) for name in names]
+    patching.WrappersMP = SimpleNamespace(
+        PREDICT_NOISE=1, CALC_COND_BATCH=2, APPLY_MODEL=3, DIFFUSION_MODEL=4)
     comfy.sampler_helpers, comfy.samplers = helpers, samplers
     helpers.cleanup_models = lambda conds, models: [model.cleanup() for model in models]
     samplers.pre_run_control = lambda model, cond: [

@@ -1,4 +1,4 @@
-"""The buffers of streamed weights are made before a step, on hosts that have them, where needed."""
+"""Streamed weights: buffers are made before a step where needed; half-made casts are discarded."""
 
 import importlib
 import sys
@@ -86,3 +86,58 @@ def test_a_host_that_keeps_its_buffers_otherwise_is_left_alone(streaming, mm, go
 def test_a_model_that_the_pager_does_not_stream_has_no_buffers_of_its(streaming, mm):
     streaming.make_buffers([patcher(200, dynamic=False)])
     assert mm.buffer.asked == []
+
+
+SIGNATURE = object()
+
+
+def begun(layer, signature=None, resident=False, known=None):
+    """Leave on `layer` what ComfyUI leaves there when its cast stops."""
+    layer._prefetch = {"signature": signature, "resident": resident}
+    layer._v_signature = known
+    return layer
+
+
+@pytest.fixture
+def layers():
+    return torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Linear(1, 1))
+
+
+def test_only_layers_whose_cast_has_begun_are_found(streaming, layers):
+    begun(layers[1])
+    assert streaming.half_cast([SimpleNamespace(model=layers)]) == [layers[1]]
+
+
+@pytest.fixture
+def loaded(streaming, layers, monkeypatch):
+    """These layers are those of a dynamic model that is loaded."""
+    monkeypatch.setattr(streaming, "_dynamic", lambda: [SimpleNamespace(model=layers)])
+    return layers
+
+
+def test_comfyuis_own_function_removes_what_the_cast_left(streaming, loaded, monkeypatch):
+    called = []
+    module = ModuleType("comfy.model_prefetch")
+    module.cleanup_prefetched_modules = lambda owner, found: called.append((owner, found))
+    monkeypatch.setitem(sys.modules, "comfy.model_prefetch", module)
+    begun(loaded[0])
+    streaming.forget_half_casts()
+    assert called == [(loaded[0], [loaded[0]])]
+
+
+def test_a_host_without_such_casts_is_left_alone(streaming, loaded, monkeypatch):
+    monkeypatch.setitem(sys.modules, "comfy.model_prefetch", None)
+    layer = begun(loaded[0], SIGNATURE, known=SIGNATURE)
+    before = dict(vars(layer))
+    streaming.forget_half_casts()
+    assert vars(layer) == before
+
+
+@pytest.mark.parametrize(("left", "is_half"), [
+    ({"signature": SIGNATURE, "known": SIGNATURE}, True),
+    ({"signature": SIGNATURE, "known": SIGNATURE, "resident": True}, False),
+    ({"signature": SIGNATURE, "known": None}, False),
+    ({"signature": None, "known": None}, False),
+])
+def test_a_page_passes_for_complete_from_its_signature_on(streaming, layers, left, is_half):
+    assert streaming.is_incomplete_page(begun(layers[0], **left)) is is_half

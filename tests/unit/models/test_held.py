@@ -4,14 +4,14 @@ import torch
 from support.hosts import Host, Patcher
 from support.quantised import quantised
 
-from headroom.models import held
-from headroom.models.held import HeldModels, float32_bytes
+from headroom.models import loaded
+from headroom.models.loaded import HeldModels, float32_bytes
 
 
 def test_each_model_is_described_once_and_equal_answers_are_one_object(monkeypatch):
     patcher = Patcher(torch.nn.Linear(8, 8), "cuda:0", size=4000, loaded=1000)
     host = Host(patcher, None)
-    monkeypatch.setattr(held, "current_host", lambda: host)
+    monkeypatch.setattr(loaded, "current_host", lambda: host)
     ask = HeldModels()
     first = ask()
     assert ask() is first and patcher.sized == 1
@@ -25,12 +25,12 @@ def test_each_model_is_described_once_and_equal_answers_are_one_object(monkeypat
 def test_a_model_that_unloading_does_not_move_stays(monkeypatch):
     patcher = Patcher(torch.nn.Linear(8, 8), "cuda:0", loaded=1000)
     patcher.offload_device = patcher.load_device
-    monkeypatch.setattr(held, "current_host", lambda: Host(patcher))
+    monkeypatch.setattr(loaded, "current_host", lambda: Host(patcher))
     assert HeldModels()()[0].model.stays
 
 
 def test_nothing_is_held_without_comfyui(monkeypatch):
-    monkeypatch.setattr(held, "current_host", lambda: None)
+    monkeypatch.setattr(loaded, "current_host", lambda: None)
     assert HeldModels()() == ()
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from headroom.models.lazy_restore import restore_on_use
+from headroom.models.unmanaged import restore_on_use
 
 
 class Encoder(torch.nn.Module):

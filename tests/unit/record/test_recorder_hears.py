@@ -17,11 +17,9 @@ from headroom.record.run import Run
 def listening(outcomes, monkeypatch):
     told = []
     recorder = Recorder(Probe(), outcomes.get, announce=told.append)
-    stops = [journal.listen(recorder._note)]
+    journal.listen(recorder._note)
     monkeypatch.setattr(journal, "executing_node", lambda: ("p", "1"))
-    yield recorder, told
-    for stop in stops:
-        stop()
+    return recorder, told
 
 
 def test_actions_and_attempts_of_the_running_prompt_are_recorded(listening):
@@ -77,7 +75,7 @@ def test_the_final_error_of_the_guard_is_in_the_record(listening):
     recorder.prompt_begins("p", Graph("1"), [])
     assert recorder.run("p")["gave_up"] == []
     before = time.perf_counter() - recorder._run.began.at
-    journal.note_gave_up("OOM Guard could not finish a step")
+    journal.note(journal.GaveUp(*journal.executing_node(), "OOM Guard could not finish a step"))
     after = time.perf_counter() - recorder._run.began.at
     (entry,) = recorder.run("p")["gave_up"]
     assert (entry["node_id"], entry["text"]) == ("1", "OOM Guard could not finish a step")

@@ -11,8 +11,7 @@ import pytest
 
 from headroom.base import environment
 from headroom.base.device import MIB
-from headroom.base.refusals import Refused
-from headroom.base.said import said_json
+from headroom.base.said import Refused, said_json
 from headroom.rescue import kept_queue as module
 from headroom.rescue.kept_queue import RAN_KEY, KeptQueue
 from headroom.rescue.left_queues import left_queues

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from support.rescue_bench import OOM, PROMPT, Bench
 
-from headroom.base.refusals import NotKnown, Refused
+from headroom.base.said import NotKnown, Refused
 from headroom.measure.journal import OomAttempt
 
 

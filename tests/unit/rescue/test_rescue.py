@@ -6,7 +6,7 @@ import pytest
 import torch
 from support.rescue_bench import OOM, PROMPT, Bench
 
-from headroom.base.refusals import Refused
+from headroom.base.said import Refused
 
 
 @pytest.fixture

@@ -1,24 +1,41 @@
-"""One failed attempt, kept as text: its frames, closures and tensors are freed at once.
+"""One attempt of a call: its result, or its failure as text.
+
+What a failed attempt holds in frames, closures and tensors is freed at once.
 
 An exception keeps its frames. A frame keeps its local variables, its function with the closure, and
 the frame that called it. So whoever keeps an exception keeps all of these, on the GPU.
 """
 
+import gc
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Generic, TypeVar
 
+from ..base.device import clear_workspaces
 from ..base.error_table import Where, first_line
 from ..base.said import said
-from ..host.adapter import guard_host
-from ..measure.snapshot import Snapshot
-from .errors import KINDS, NotBegunError, requested_bytes, where_of
+from ..host.adapter import guard_host, return_cache
+from ..measure.snapshot import Snapshot, snapshot
+from .errors import (
+    CANDIDATES,
+    KINDS,
+    OomGuardError,
+    is_out_of_memory,
+    requested_bytes,
+    where_of,
+)
+from .left_out import LeftOut, watching
+
+T = TypeVar("T")
+_active = threading.local()
 
 _RESUMABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
@@ -39,7 +56,6 @@ class Failure:
     at: float = field(default_factory=time.perf_counter)  # seconds, when it was raised
     buffers_bytes: int = 0  # of the buffers that stream weights
     is_incomplete: bool = False  # a weight may have been left without its LoRA
-    has_begun: bool = True  # False: ComfyUI expected it to need too much
 
     @classmethod
     def of(
@@ -58,12 +74,10 @@ class Failure:
         guard = guard_host()
         buffers = guard.buffers_bytes() if guard is not None else 0
         is_incomplete = is_incomplete or (guard is not None and guard.has_half_pages())
-        has_begun = not isinstance(error, NotBegunError)
         cut_links(error)
         return cls(
             kind, type(error).__name__, message, trace, _place(steps), where_of(error) or "device",
             asked, memory, held, buffers_bytes=buffers, is_incomplete=is_incomplete,
-            has_begun=has_begun,
         )
 
     @property
@@ -100,8 +114,8 @@ def cut_links(error: BaseException) -> None:
     """
     links = _chain(error, keep={id(link) for link in _chain(sys.exc_info()[1])})
     for link in links:
-        for trace in _traces(link):
-            _empty_frames(trace.tb_frame)
+        for frame, _ in traceback.walk_tb(link.__traceback__):
+            _empty_frames(frame)
         link.__traceback__ = link.__cause__ = link.__context__ = None
 
 
@@ -118,13 +132,6 @@ def _chain(error: BaseException | None, keep: set[int] | None = None) -> list[Ba
     return found
 
 
-def _traces(error: BaseException) -> Iterator[Any]:
-    trace = error.__traceback__
-    while trace is not None:
-        yield trace
-        trace = trace.tb_next
-
-
 def _empty_frames(frame: FrameType | None) -> None:
     """Clear the finished frames from `frame` outwards, in case somebody keeps one of them.
 
@@ -137,3 +144,62 @@ def _empty_frames(frame: FrameType | None) -> None:
             except RuntimeError:  # it is running, and so are all its callers
                 return
         frame = frame.f_back
+
+
+def is_recovering() -> bool:
+    """Return whether a guarded call runs in this thread already: that one handles failures."""
+    return bool(getattr(_active, "depth", 0))
+
+
+@contextmanager
+def guarding() -> Iterator[None]:
+    _active.depth = getattr(_active, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        _active.depth -= 1
+
+
+class Done(Generic[T]):
+    """The result of a call that did not fail; a class of its own because None is a result."""
+
+    def __init__(self, result: T) -> None:
+        self.result = result
+
+
+def try_once(call: Callable[[], T]) -> "Done[T] | Failure":
+    """Return the result of a call or its failure; a call that left something out has failed."""
+    failed: Exception
+    with watching() as left_out:
+        try:
+            result = call()
+        except CANDIDATES as error:
+            if isinstance(error, OomGuardError) or not is_out_of_memory(error):
+                raise
+            failed = error
+        else:
+            if not left_out:
+                return Done(result)
+            del result
+            failed = LeftOut(left_out[0])
+    # What the failed call holds can be freed only here, outside the handler.
+    try:
+        memory = snapshot()
+        gc.collect()  # else garbage would count as memory of the call
+        return Failure.of(failed, memory, snapshot(), is_incomplete=bool(left_out))
+    finally:
+        del failed
+
+
+def tidy() -> None:
+    """Collect garbage and return cached memory to the driver, after a failure and every change.
+
+    cuBLAS's workspaces are freed too: 8 MiB of them keep a whole block of 20 MiB, and the next call
+    makes new ones where it finds room.
+    """
+    guard = guard_host()
+    if guard is not None:
+        guard.settle_streaming()
+    gc.collect()
+    clear_workspaces()
+    return_cache()
