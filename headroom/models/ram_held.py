@@ -2,8 +2,8 @@
 
 A storage counts once, for the first of these that has it. One that is mapped from a file counts
 only for models, apart; as far as it is in RAM it is in `files_mib`. What only a closure, a frame or
-a library holds has no name: its tensors are in `other_tensors_mib`, and everything else is in
-`rest_mib`.
+a library holds has no name: its tensors are in `other_tensors_mib`, Python's small objects are in
+`python_heap_mib`, and everything else is in `rest_mib`.
 """
 
 import sys
@@ -20,7 +20,7 @@ from ..base import private_file
 from ..base.cgroup import cgroup_memory
 from ..base.device import MIB, in_mib
 from ..base.living import living
-from ..base.ram import swap_bytes
+from ..base.ram import python_heap_bytes, ram_pressure, swap_bytes
 from ..base.tensors import module_tensors, parts_of, storage_key
 from ..host.adapter import current_host
 from ..host.borrowed import borrowed
@@ -47,15 +47,18 @@ def ram_held(now: Snapshot) -> Part:
     packs = _packs(seen, ranges)
     others = sum(_sizes(living(torch.Tensor), seen, ranges))
     named = sum(one["mib"] for one in [*models, *cached, *packs]) + others / MIB
-    files = _resident_files()
+    files, heap = _resident_files(), python_heap_bytes()
     swap_used, swap_total = swap_bytes()
     group = cgroup_memory()
     return {
         "models": models, "cached": cached, "packs": packs, "other_tensors_mib": in_mib(others),
         "files_mib": in_mib(files),
-        "rest_mib": max(0.0, round((now.rss_bytes - (files or 0)) / MIB - named, 3)),
+        "python_heap_mib": in_mib(heap),
+        "rest_mib": max(0.0, round(
+            (now.rss_bytes - (files or 0) - (heap or 0)) / MIB - named, 3)),
         "swap_used_mib": in_mib(swap_used), "swap_total_mib": in_mib(swap_total),
         "limit_mib": None if group is None else in_mib(group.limit),
+        "pressure_percent": ram_pressure(),
     }
 
 

@@ -42,8 +42,8 @@ function holders(held, title, t) {
   const cached = held.cached.map(({ node_id: id, class_type: kind, mib: amount }) =>
     [kind ? t("cached results of {kind} (#{id})", { kind, id }) : t("cached results of earlier prompts"), amount]);
   const rest = [
-    [t("other tensors"), held.other_tensors_mib], [t("the rest"), held.rest_mib],
-    [t("swap or page file in use"), held.swap_used_mib],
+    [t("other tensors"), held.other_tensors_mib], [t("small objects of Python"), held.python_heap_mib],
+    [t("the rest"), held.rest_mib], [t("swap or page file in use"), held.swap_used_mib],
   ];
   const rows = [...packs, ...models, ...cached, ...rest].filter(([, amount]) => amount >= 1);
   return [h("details.headroom-quiet", { "data-ram-held": "" }, h("summary", { "data-focus": title }, title),

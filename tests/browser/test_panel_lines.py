@@ -16,7 +16,7 @@ LINES = {
         "[data-not-limited]": "dynamic VRAM cannot be limited while it runs",
         "[data-spilled='3']": "spilled 1.2 GiB while Node 3 #3 ran",
         "[data-ram-low]": "Only 120 MiB of 15.6 GiB of RAM were left in this run",
-        "[data-ram-held]": "the rest\n90 MiB",
+        "[data-ram-held]": "small objects of Python\n210 MiB",
         "[data-advice=error]": "ComfyUI could not read pinned memory.",
         "[data-slower='3']": "Node 3 #3 took 31.0 s, and 10.0 s in an earlier run: "
                       "900 MiB of swap were in use, and 0 MiB in the earlier run",
@@ -124,12 +124,12 @@ def test_while_a_prompt_runs_the_list_of_runs_stays_open_for_a_choice(open_panel
 
 def test_a_list_that_is_read_stays_open_when_its_figures_change(open_panel):
     shown = open_panel()
-    held = {**RUN["ram_held"], "rest_mib": 210.0}
+    held = {**RUN["ram_held"], "python_heap_mib": 210.0}
     shown.answers["/headroom/memory"] = {**shown.answers["/headroom/memory"], "ram_held": held}
     details = shown.panel.locator("section:first-of-type [data-ram-held]").first
     details.locator("summary").click()
     details.get_by_text("210 MiB").wait_for()
-    held["rest_mib"] = 333.0
+    held["python_heap_mib"] = 333.0
     details.get_by_text("333 MiB").wait_for()
     assert details.get_by_text("333 MiB").is_visible()
     assert shown.focused() == "Who holds the RAM of this server"

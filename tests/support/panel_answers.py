@@ -64,7 +64,7 @@ RUN: dict[str, Any] = {
     "ram_held": {"models": [{"id": "m1", "file": "one.safetensors", "class": "BaseModel",
                              "mib": 300.0, "mapped_mib": 0.0, "pinned_mib": 0.0}],
                  "cached": [], "packs": [], "other_tensors_mib": 0.0, "files_mib": 0.0,
-                 "rest_mib": 90.0, "swap_used_mib": None},
+                 "python_heap_mib": 210.0, "rest_mib": 90.0, "swap_used_mib": None},
     "failure": FAILURE, "rescued_from": None, "rescued_as": None,
     "fits": {"kind": "measured", "smallest_mib": [290.0, 320.0], "at_least": False,
              "cards_gib": [4]},

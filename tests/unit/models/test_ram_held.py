@@ -83,6 +83,15 @@ def test_a_tensor_that_the_collector_is_just_clearing_is_left_out(pack):
     assert parts()["packs"] == []
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="not told there")
+def test_small_objects_of_python_count_apart_from_the_rest(pack):
+    before = parts()
+    things = [object() for _ in range(2_000_000)]
+    grown = parts()["python_heap_mib"] - before["python_heap_mib"]
+    assert grown == pytest.approx(len(things) * 16 / MIB, abs=6)
+    assert before["python_heap_mib"] + before["rest_mib"] <= 4000
+
+
 def test_what_a_pack_maps_from_a_file_is_not_called_its_ram(pack, tmp_path):
     """As safetensors loads: the system drops these pages when others need RAM."""
     if sys.platform != "linux":
@@ -146,3 +155,7 @@ def test_the_copy_that_a_dynamic_model_keeps_for_hooks_is_a_model_too(pack, monk
 
 def test_where_the_kernel_tells_nothing_the_figures_are_null_and_not_zero(tmp_path):
     assert held._resident_files(tmp_path) is None and held._file_ranges(tmp_path) == []
+    assert held.ram_pressure(tmp_path) is None
+    (tmp_path / "proc/pressure").mkdir(parents=True)
+    (tmp_path / "proc/pressure/memory").write_text("some avg10=12.50 avg60=1.00 total=9\n")
+    assert held.ram_pressure(tmp_path) == 12.5
