@@ -16,7 +16,7 @@ from ..base.ram import ram_room_bytes
 from ..base.said import Refused, said_json
 from ..measure.snapshot import rss_bytes
 from ..record.ticker import Ticker
-from .left_queues import LeftQueue, left_queues, one_at_a_time
+from .left_queues import STARTING_SECONDS, LeftQueue, left_queues, one_at_a_time
 from .queue_file import DatabaseError, KeptPrompt, QueueFile, Sample, new_file
 from .settings import Queue, own_part
 from .words import nothing_left, sentence_about
@@ -32,12 +32,13 @@ class KeptQueue:
     """Keeps this server's queue in a file of `folder`, and handles what ended servers left.
 
     `host`: headroom/host/queue.py; not used with "off". Called for prompts from any thread. While
-    the disk refuses, which is logged once, the file stays ours: as soon as it can be written, it
-    has the queue as it is then, and no prompt that has ended.
+    the disk refuses, which is logged once, the file stays ours: as soon as it can be made or
+    written, it has the queue as it is then, and no prompt that has ended.
     """
 
     def __init__(self, host: Any, folder: Path, wish: Queue) -> None:
         self._host = host
+        self._folder = folder
         self._wish = wish
         self._lock = threading.RLock()
         self._left: list[LeftQueue] = []
@@ -49,7 +50,7 @@ class KeptQueue:
         if wish == "off":
             return
         try:
-            with one_at_a_time(folder):
+            with one_at_a_time(folder, STARTING_SECONDS):
                 self._left = left_queues(folder)
                 self._file = new_file(folder)
         except (OSError, DatabaseError) as error:
@@ -72,12 +73,21 @@ class KeptQueue:
     def changed(self) -> None:
         """Prompts may have come, begun or ended: write what is in the queue now."""
         with self._lock:
+            if self._file is None and self._wish != "off":
+                self._make_file()
             if self._file is None:
                 return
             running, waiting = self._host.queue_items()
             if self._is_written(self._file.keep, running, waiting) and self._gone:
                 self._take(self._gone)
             (self._ticker.wake if running else self._ticker.rest)()
+
+    def _make_file(self) -> None:
+        try:
+            with one_at_a_time(self._folder):
+                self._file = new_file(self._folder)
+        except (OSError, DatabaseError) as error:
+            self._fails(error)
 
     def look(self) -> None:
         """Store memory and the node that runs, each second and when the node changes."""
@@ -100,14 +110,18 @@ class KeptQueue:
 
     def _fails(self, error: Exception) -> None:
         if not self._is_told:
-            log.warning("[Headroom] the queue is not kept in a file: %s", error)
+            log.warning("[Headroom] the queue is not kept in a file while this fails: %s", error)
         self._is_told = True
 
     # ---------------------------------------------------- requests
 
     def outputs_of(self, prompt_id: str) -> Path | None:
-        """Return the folder for finished outputs of a prompt; None if the queue is not kept."""
-        return None if self._file is None else self._file.outputs_of(prompt_id)
+        """Return the folder for finished outputs of a prompt, deleted when it leaves the queue.
+
+        None if the queue is not kept.
+        """
+        file = self._file
+        return None if file is None else file.outputs_of(prompt_id)
 
     def left(self) -> dict[str, Any]:
         """Return what ended servers left, with their last minutes, as data."""
@@ -144,16 +158,14 @@ class KeptQueue:
 
     def _expect_left(self) -> list[KeptPrompt]:
         with self._lock:
-            prompts = self._prompts()
-        if not prompts:
-            raise Refused(nothing_left())
-        return prompts
+            if prompts := self._prompts():
+                return prompts
+        raise Refused(nothing_left())
 
     def _resume(self) -> None:
         with self._lock:
             prompts = self._prompts()
-        again = [one for one in prompts
-                 if not (one.was_running and own_part(one.extra_data).get(RAN_KEY) is True)]
+        again = [one for one in prompts if not (one.was_running and _ran_before(one))]
         self._queue(again)
         if len(again) < len(prompts):
             log.warning(
@@ -177,14 +189,18 @@ class KeptQueue:
         fit: list[tuple[KeptPrompt, list[str]]] = []
         refused: list[dict[str, str]] = []
 
+        def refuse(prompt_id: str, reason: str) -> None:
+            refused.append({"prompt_id": prompt_id, "error": reason})
+            log.warning("[Headroom] prompt %s is not queued again: %s", prompt_id, reason)
+
         for one in prompts:
             try:
                 fit.append((one, self._host.validated(one.prompt_id, one.prompt, one.outputs)))
+            except ValueError as error:
+                refuse(one.prompt_id, str(error))
             except Exception as error:  # of any pack: it costs no other prompt
-                reason = str(error) or type(error).__name__
-                refused.append({"prompt_id": one.prompt_id, "error": reason})
-                log.warning("[Headroom] prompt %s is not queued again: %s", one.prompt_id, reason,
-                            exc_info=not isinstance(error, ValueError))  # ComfyUI's refusal
+                log.exception("[Headroom] ComfyUI could not validate a prompt")
+                refuse(one.prompt_id, str(error) or type(error).__name__)
         with self._lock:
             left = {one.prompt_id for one in self._prompts()}
             there = {str(item[1]) for part in self._host.queue_items() for item in part}
@@ -217,6 +233,10 @@ class KeptQueue:
         ran = next((one for one in prompts if one.was_running and one in last.prompts), None)
         waiting = sum(one is not ran for one in prompts)
         return sentence_about(ran, last.samples, waiting)
+
+
+def _ran_before(one: KeptPrompt) -> bool:
+    return own_part(one.extra_data).get(RAN_KEY) is True
 
 
 def _extra_data(one: KeptPrompt) -> dict[str, Any]:

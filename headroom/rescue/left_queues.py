@@ -2,15 +2,26 @@
 
 import contextlib
 import logging
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from .queue_file import ENDING, OUTPUTS, DatabaseError, KeptPrompt, QueueFile, Sample, opened
+from .queue_file import (
+    ENDING,
+    OUTPUTS,
+    DatabaseError,
+    ErrorOfNow,
+    KeptPrompt,
+    QueueFile,
+    Sample,
+    opened,
+)
 
 log = logging.getLogger("headroom")
 
+DAMAGED = ".damaged"
 STARTING, STARTING_SECONDS = "starting.lock", 5.0
 
 
@@ -24,14 +35,14 @@ class LeftQueue(NamedTuple):
 
 
 @contextlib.contextmanager
-def one_at_a_time(folder: Path) -> Iterator[None]:
+def one_at_a_time(folder: Path, wait_seconds: float = 0.0) -> Iterator[None]:
     """Make the folder, and keep out other servers that start: to them a file that is not locked yet
     would look as if a server had left it empty. Raises OSError, DatabaseError.
 
     On a network drive without locks it waits in vain.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.closing(opened(folder / STARTING, STARTING_SECONDS)) as lock:
+    with contextlib.closing(opened(folder / STARTING, wait_seconds)) as lock:
         lock.execute("BEGIN EXCLUSIVE")
         yield
 
@@ -39,8 +50,8 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
 def left_queues(folder: Path) -> list[LeftQueue]:
     """Return what ended servers left; the one that ended last is the last. Raises OSError.
 
-    Files of running servers stay, and those that cannot be read, with a warning; empty ones are
-    deleted.
+    Files of running servers stay, and those that cannot be opened now; empty ones are deleted,
+    damaged ones renamed with a warning.
     """
     found = [left for path in sorted(folder.glob(f"*{ENDING}")) if (left := _left(path))]
     for outputs in folder.glob(f"*{OUTPUTS}"):
@@ -58,12 +69,24 @@ def _left(path: Path) -> LeftQueue | None:
     except (OSError, ValueError, TypeError, RecursionError, DatabaseError) as error:
         if file is not None:
             file.close()
-        is_of_another = isinstance(error, FileNotFoundError) or "locked" in str(error)
-        if not is_of_another:
-            log.warning("[Headroom] the kept queue %s cannot be read, it stays there: %s",
-                        path, error)
+        if not isinstance(error, (OSError, ErrorOfNow)) or "no such" in str(error):
+            _set_aside(path, error)
+        elif not isinstance(error, FileNotFoundError) and "locked" not in str(error):
+            log.warning("[Headroom] the kept queue %s stays for the next start: %s", path, error)
         return None
     if not prompts:
         file.remove()
         return None
     return LeftQueue(file, prompts, samples, samples[-1].at if samples else written_at)
+
+
+def _set_aside(path: Path, error: Exception) -> None:
+    aside = path.with_suffix(DAMAGED)
+    log.warning("[Headroom] the kept queue %s cannot be read (%s): it is now %s, in %s",
+                path.name, error, aside.name, path.parent)
+    try:
+        os.replace(path, aside)
+        for ending in ("-wal", "-shm"):
+            path.with_name(path.name + ending).unlink(missing_ok=True)
+    except OSError as failed:
+        log.warning("[Headroom] %s", failed)

@@ -24,10 +24,13 @@ try:
 except ImportError:  # a Python that was compiled without SQLite
     sqlite3 = None  # type: ignore[assignment]
 DatabaseError: type[Exception] = OSError if sqlite3 is None else sqlite3.Error
+# Not of the data: a locked file, a full or read-only disk, too many open files.
+ErrorOfNow: type[Exception] = OSError if sqlite3 is None else sqlite3.OperationalError
 log = logging.getLogger("headroom")
 
 ENDING, OUTPUTS = ".sqlite", ".outputs"
 KEPT_SECONDS = 600.0  # samples are kept so long
+PRUNE_EVERY = 200  # samples between two clean-ups
 SETTINGS = ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL")
 TABLES = """
 CREATE TABLE IF NOT EXISTS prompt (
@@ -66,6 +69,7 @@ class QueueFile:
         self.path = path
         self._outputs = path.with_suffix(OUTPUTS)
         self._kept: dict[str, bool] = {}  # the ids in the file, and whether each runs
+        self._noted = 0
         self._base = opened(path)
         try:
             for setting in SETTINGS:
@@ -85,8 +89,8 @@ class QueueFile:
         new = {one: is_running for one, (_, is_running) in items.items()}
         if new == self._kept:
             return
-        self.drop(self._kept.keys() - new.keys())
         with self._base:
+            self._delete(self._kept.keys() - new.keys())
             for prompt_id, (item, is_running) in items.items():
                 if prompt_id not in self._kept:
                     self._add(prompt_id, item, is_running)
@@ -108,13 +112,14 @@ class QueueFile:
                            (prompt_id, float(item[0]), is_running, content))
 
     def drop(self, prompt_ids: Collection[str]) -> None:
-        """Remove these prompts, with their finished outputs."""
-        if not prompt_ids:
-            return
+        """Remove these prompts."""
         with self._base:
-            self._base.executemany("DELETE FROM prompt WHERE prompt_id = ?",
-                                   [(prompt_id,) for prompt_id in prompt_ids])
-        if not os.path.isdir(self._outputs):
+            self._delete(prompt_ids)
+
+    def _delete(self, prompt_ids: Collection[str]) -> None:
+        self._base.executemany("DELETE FROM prompt WHERE prompt_id = ?",
+                               [(prompt_id,) for prompt_id in prompt_ids])
+        if not prompt_ids or not os.path.isdir(self._outputs):
             return
         for prompt_id in prompt_ids:
             shutil.rmtree(self.outputs_of(prompt_id), ignore_errors=True)
@@ -140,7 +145,9 @@ class QueueFile:
         """Add a sample; those that are too old are deleted."""
         with self._base:
             self._base.execute("INSERT INTO sample VALUES (?, ?, ?, ?)", sample)
-            self._base.execute("DELETE FROM sample WHERE at < ?", (sample.at - KEPT_SECONDS,))
+            if self._noted % PRUNE_EVERY == 0:
+                self._base.execute("DELETE FROM sample WHERE at < ?", (sample.at - KEPT_SECONDS,))
+        self._noted += 1
 
     def prompts(self) -> list[KeptPrompt]:
         """Return the kept prompts in the queue's order; ValueError or TypeError: damaged data."""

@@ -14,7 +14,7 @@ from headroom.base.device import MIB
 from headroom.base.said import Refused, said_json
 from headroom.rescue import kept_queue as module
 from headroom.rescue.kept_queue import RAN_KEY, KeptQueue
-from headroom.rescue.left_queues import left_queues
+from headroom.rescue.left_queues import left_queues, one_at_a_time
 from headroom.rescue.queue_file import QueueFile, new_file
 from headroom.rescue.settings import QUEUE_SETTING, QUEUE_VARIABLE, queue_of
 
@@ -82,7 +82,8 @@ def test_a_python_without_sqlite_costs_the_kept_queue_and_nothing_else(tmp_path)
     """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("[] None\n", (
-        "[Headroom] the queue is not kept in a file: this Python was compiled without SQLite\n"))
+        "[Headroom] the queue is not kept in a file while this fails: this Python was compiled "
+        "without SQLite\n"))
     assert left.exists()
 
 
@@ -181,6 +182,18 @@ def test_of_servers_that_start_at_once_each_has_its_file(tmp_path, monkeypatch):
     assert all(one._file is not None for one in servers) and len(servers) == 2
 
 
+def test_a_server_that_could_not_lock_the_folder_keeps_its_queue_as_soon_as_it_can(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(module, "STARTING_SECONDS", 0.0)
+    with one_at_a_time(tmp_path):
+        server = KeptQueue(FakeQueue([], [item(1, "a")]), tmp_path, "keep")
+        server.changed()
+        assert server._file is None
+    server.changed()
+    assert [one.prompt_id for one in server._file.prompts()] == ["a"]
+
+
 def full(*_):
     raise sqlite3.OperationalError("database or disk is full")
 
@@ -201,6 +214,15 @@ def test_a_queue_that_a_full_disk_cannot_take_over_stays_in_the_file_of_the_ende
     server._left[0].file.close()  # it is killed as well
     [left] = left_queues(tmp_path)
     assert [one.prompt_id for one in left.prompts] == ["a", "b"]
+
+
+def test_a_disk_that_is_full_only_at_the_start_costs_no_queue(tmp_path, monkeypatch):
+    with monkeypatch.context() as disk:
+        disk.setattr(module, "new_file", full)
+        server = KeptQueue(FakeQueue([], [item(1, "a")]), tmp_path, "keep")
+        server.changed()
+    server.changed()
+    assert [one.prompt_id for one in server._file.prompts()] == ["a"]
 
 
 def test_as_soon_as_the_disk_has_room_again_what_was_taken_over_is_in_one_file(

@@ -91,15 +91,16 @@ def test_only_the_last_minutes_of_memory_are_kept(tmp_path):
     lambda path: path.write_bytes(b"no database" * 1000),
     lambda path: path.write_bytes(path.read_bytes()[:5000]),
 ], ids=["other bytes", "cut"])
-def test_a_damaged_file_stays_where_it_is_with_a_warning(tmp_path, caplog, spoil):
+def test_a_damaged_file_is_set_aside_under_another_name_and_said_once(tmp_path, caplog, spoil):
     file = new_file(tmp_path)
     file.keep([], [item(number, f"p{number}", {"1": {"class_type": "A" * 9000}})
                    for number in range(9)])
     file.close()
     spoil(file.path)
-    assert left_queues(tmp_path) == []
+    assert left_queues(tmp_path) == [] and left_queues(tmp_path) == []
     [record] = caplog.records
-    assert f"{file.path} cannot be read" in record.getMessage() and file.path.exists()
+    assert f"{file.path.stem}.damaged" in record.getMessage()
+    assert os.listdir(tmp_path) == [f"{file.path.stem}.damaged"]
 
 
 def test_a_file_that_cannot_be_opened_now_stays_for_the_next_start(tmp_path, caplog):
@@ -122,7 +123,7 @@ def test_a_file_that_cannot_be_opened_now_stays_for_the_next_start(tmp_path, cap
         for one in opened:
             os.close(one)
     [record] = caplog.records
-    assert "it stays there: unable to open database file" in record.getMessage()
+    assert "stays for the next start: unable to open database file" in record.getMessage()
     [left] = left_queues(tmp_path)
     assert [one.prompt_id for one in left.prompts] == ["a"]
 
@@ -140,7 +141,7 @@ def test_a_file_with_rows_that_are_no_prompts_counts_as_damaged(tmp_path, caplog
     with file._base:
         file._base.execute(damage)
     file.close()
-    assert left_queues(tmp_path) == [] and "cannot be read" in caplog.text
+    assert left_queues(tmp_path) == [] and file.path.with_suffix(".damaged").exists()
 
 
 def test_a_prompt_that_is_not_json_costs_no_other_prompt(tmp_path, caplog):
