@@ -27,6 +27,7 @@ from ..measure.snapshot import Snapshot, snapshot
 from .errors import (
     CANDIDATES,
     KINDS,
+    NotBegunError,
     OomGuardError,
     is_out_of_memory,
     requested_bytes,
@@ -56,6 +57,7 @@ class Failure:
     at: float = field(default_factory=time.perf_counter)  # seconds, when it was raised
     buffers_bytes: int = 0  # of the buffers that stream weights
     is_incomplete: bool = False  # a weight may have been left without its LoRA
+    has_begun: bool = True  # False: ComfyUI expected it to need too much
 
     @classmethod
     def of(
@@ -74,10 +76,12 @@ class Failure:
         guard = guard_host()
         buffers = guard.buffers_bytes() if guard is not None else 0
         is_incomplete = is_incomplete or (guard is not None and guard.has_half_pages())
+        has_begun = not isinstance(error, NotBegunError)
         cut_links(error)
         return cls(
             kind, type(error).__name__, message, trace, _place(steps), where_of(error) or "device",
             asked, memory, held, buffers_bytes=buffers, is_incomplete=is_incomplete,
+            has_begun=has_begun,
         )
 
     @property

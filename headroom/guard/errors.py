@@ -45,6 +45,10 @@ class OomGuardError(TORCH_OOM):  # type: ignore[misc, valid-type]
     """OOM Guard could not help. ComfyUI takes it for out of memory and then unloads all models."""
 
 
+class NotBegunError(TORCH_OOM):  # type: ignore[misc, valid-type]
+    """ComfyUI expected the call to need too much and did not begin it: nothing was allocated."""
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether `error` is an out-of-memory error of any family, device or RAM.
 

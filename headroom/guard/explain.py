@@ -130,6 +130,9 @@ def _held(lack: Lack) -> str:
 
 def _first_error(recovery: Recovery) -> str:
     first = recovery.first
+    if not first.has_begun:
+        return said("ComfyUI did not begin: it expected to need {expected_mib}.",
+                    expected_mib=(first.requested_bytes or 0) / MIB)
     return said("It first ran out of memory in {place}.", place=first.place) if first.place else ""
 
 

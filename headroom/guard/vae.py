@@ -17,6 +17,7 @@ from .replay import RandomState
 from .tiles import fewer_images, images_words, smaller_tile, tile_count
 from .vae_call import (
     MOST_OVERLAP,
+    can_rely_on_estimate,
     in_tiles,
     owns_tiling,
     takes_tiles,
@@ -213,8 +214,12 @@ class _VAECall(Call[torch.Tensor]):
         return value[:, :, 0] if self._is_decode and is_image and value.ndim == 5 else value
 
     def _takes(self, too_much: int, tile: int | None, frames: int | None) -> float:
-        """Return what one image takes, if ComfyUI estimates at most `too_much` times that."""
-        return self._estimate(tile, frames) / too_much
+        """Return what one image takes, if ComfyUI estimates at most `too_much` times that.
+
+        If the network says that its estimate is reliable, this is the estimate itself.
+        """
+        is_reliable = self._is_decode and can_rely_on_estimate(self._vae)
+        return self._estimate(tile, frames) / (1 if is_reliable else too_much)
 
     def _estimate(self, tile: int | None = None, frames: int | None = None) -> float:
         """Return ComfyUI's estimate for one image, or a tile of it; 0 where it has none.

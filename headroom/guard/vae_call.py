@@ -13,7 +13,7 @@ import torch
 
 from .call import Plan
 from .copies import GuardedMethod, class_method, plain_copy
-from .errors import CANDIDATES, TORCH_OOM, is_out_of_memory
+from .errors import CANDIDATES, TORCH_OOM, NotBegunError, is_out_of_memory
 from .tiles import images_apart, joined_images, overlap_of
 
 MOST_OVERLAP = {"decode_tiled": 16, "encode_tiled": 64}  # of pictures, as ComfyUI's own tiles
@@ -80,9 +80,27 @@ def whole(
             return result
         except _WantsTiles:
             pass
-        raise watched.error or TORCH_OOM("out of memory before the VAE computed: no room for all")
+        raise watched.error or _before_it_computed(work, method.name, part, call)
 
     return joined_images([one(part) for part in images_apart(value, plan.parts)])
+
+
+def _before_it_computed(vae: Any, name: str, part: torch.Tensor, call: Any) -> Exception:
+    """Return the error for a network that was not called: ComfyUI refused, or had no room.
+
+    Newer ComfyUIs do not begin if a reliable estimate is larger than the free memory.
+    """
+    if name == "decode" and can_rely_on_estimate(vae):
+        expected = int(vae.memory_used_decode(part.shape, vae.vae_dtype))
+        if expected > vae.patcher.get_free_memory(vae.patcher.load_device):
+            call.seen = max(call.seen, int(part.shape[0]))
+            return NotBegunError(f"ComfyUI did not begin: its estimate requested {expected} bytes")
+    return TORCH_OOM("out of memory before the VAE computed: no room for all")
+
+
+def can_rely_on_estimate(vae: Any) -> bool:
+    """Return whether the network says that its estimate for a decode is reliable (measured)."""
+    return bool(getattr(vae.first_stage_model, "comfy_decode_estimate_is_reliable", False))
 
 
 def owns_tiling(vae: Any) -> bool:

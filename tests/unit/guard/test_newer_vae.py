@@ -1,4 +1,4 @@
-"""VAEs that size their own tiles, or hold a video."""
+"""VAEs that size their own tiles, say beforehand that there is no room, or hold a video."""
 
 from types import SimpleNamespace
 
@@ -8,6 +8,7 @@ import torch
 from headroom.base.device import MIB
 from headroom.guard import weights
 from headroom.guard.call import GuardOptions, Plan
+from headroom.guard.errors import OomGuardError, requested_bytes, where_of
 from headroom.guard.lack import Lack
 from headroom.guard.vae import _VAECall, guard_vae
 
@@ -15,7 +16,9 @@ GPU = torch.device("cuda:0")
 
 
 class Network(torch.nn.Linear):
-    """Decodes, and tiles by itself, as SeedVR2's."""
+    """Decodes, and tiles by itself, as SeedVR2's; its estimate can be relied on."""
+
+    comfy_decode_estimate_is_reliable = True
 
     def __init__(self):
         super().__init__(1, 1)
@@ -109,6 +112,23 @@ def lacking(need_mib, room_mib, is_last=False):
 def plans(call, plan, lack):
     while (plan := call.smaller(plan, lack)) is not None:
         yield plan.tile, plan.frames
+
+
+def test_a_decode_that_comfyui_did_not_begin_says_so_and_how_much_it_expected():
+    vae = VideoVAE(Network())
+    call = a_call(vae, torch.zeros(1, 16, 4, 8, 8))
+    with pytest.raises(torch.OutOfMemoryError, match="did not begin") as caught:
+        call.run(Plan())
+    assert where_of(caught.value) == "device"
+    assert requested_bytes(str(caught.value)) == 256 * MIB
+    with pytest.raises(OomGuardError, match=r"did not begin: it expected to need 256\.0"):
+        guard_vae(vae, GuardOptions(tile_vae=False)).decode(torch.zeros(1, 16, 4, 8, 8))
+
+
+def test_an_estimate_that_can_be_relied_on_is_what_is_needed():
+    latent = torch.zeros(1, 16, 4, 8, 8)
+    assert a_call(VideoVAE(Network()), latent).needs(Plan()) == 256 * MIB
+    assert a_call(VideoVAE(), latent).needs(Plan()) == 64 * MIB  # others expect far too much
 
 
 def test_a_network_that_tiles_by_itself_cuts_time_by_itself():
