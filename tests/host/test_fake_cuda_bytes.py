@@ -138,15 +138,14 @@ def test_a_guarded_sampler_survives_refusals_of_the_driver(device):
     assert attempts and attempts[-1]["recovered"]
 
 
-@IN_USUAL_WORLDS
+@pytest.mark.parametrize(  # the pool of the oldest keeps what a prompt took at its peak
+    "started", ["newest, default", "newest, without dynamic VRAM"], indirect=True)
 def test_a_recovery_repeats_nothing_in_vain_and_leaves_nothing_behind(device):
     """At the largest device of those tried, each a tenth smaller, on which memory runs out.
 
     The next prompt of its kind does not fail. With room again, a prompt copies as many bytes and
     keeps as many pages as before: no limit of the pager and no buffer is left.
     """
-    if device.world.startswith("oldest"):
-        pytest.skip("its pool keeps what a prompt took at its peak")
     before, mib = with_room(device), ROOM_MIB
     enough_mib = device.driver.device().peak_used_bytes / MIB
     while mib > enough_mib or not (first := recovery(device, mib, 1)):
