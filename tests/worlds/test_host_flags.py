@@ -39,8 +39,9 @@ def test_only_flags_of_comfyuis_own_command_line_that_would_help_are_found(monke
     comfy, cli_args = ModuleType("comfy"), ModuleType("comfy.cli_args")
     comfy.cli_args = cli_args
     cli_args.args = SimpleNamespace(reserve_vram=None, fast=[], cache_none=True)
-    monkeypatch.setitem(sys.modules, "comfy", comfy)
-    monkeypatch.setitem(sys.modules, "comfy.cli_args", cli_args)
+    comfy.model_management = ModuleType("comfy.model_management")
+    for module in (comfy, cli_args, comfy.model_management, ModuleType("folder_paths")):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
     sys.modules.pop("headroom.host.flags", None)
     flags = importlib.import_module("headroom.host.flags")
     assert flags.more_flags() == {"--reserve-vram", "--fast"}  # the other one is given already
