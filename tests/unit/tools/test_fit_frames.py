@@ -108,6 +108,23 @@ def test_lanczos_computes_small_pictures_only(monkeypatch, frames):
     assert comfy.lanczos(frames.view(64, 1, 1024, 1024), 16, 12).shape == (64, 1, 12, 16)
 
 
+def test_masks_are_grown_unless_they_are_a_videos(monkeypatch, frames):
+    class GrowMask:
+        @classmethod
+        def execute(cls, mask, expand, tapered_corners):
+            return mask.shape, expand, tapered_corners
+
+    module = SimpleNamespace(GrowMask=GrowMask)
+    monkeypatch.setitem(sys.modules, "/a/comfy_extras/nodes_mask", module)
+    shorten = dry_part("run").grow_no_frames
+    shorten(128 << 20)
+    shorten(128 << 20)  # before every prompt
+    one = torch.empty(1, 8, 8)
+    assert GrowMask.execute(one, 6, tapered_corners=True) == (one.shape, 6, True)
+    grow = GrowMask.execute.__func__  # as ComfyUI calls it
+    assert grow(GrowMask, mask=frames, expand=6, tapered_corners=True) == (frames.shape, 0, True)
+
+
 def test_pictures_are_resized_to_their_shape_only_and_masks_for_real(monkeypatch):
     def resize(samples, width, height, upscale_method, crop):
         return upscale_method, crop

@@ -37,6 +37,7 @@ from .headroom_dry_once import (  # noqa: E402
 from .headroom_dry_run import (  # noqa: E402
     assume_a_lens,
     forget_lessons,
+    grow_no_frames,
     look_at_no_weight,
     look_for_no_holder,
     mesh_a_corner,
@@ -157,6 +158,7 @@ def _on_prompt(data):
     assume_a_lens()
     mesh_a_corner()
     resize_no_frames(LARGE_BYTES)
+    grow_no_frames(LARGE_BYTES)
     if not os.environ.get(ALL_TILES):
         shorten_tiles(PROBE.copied_bytes, Frames)
         look_at_one_frame(PROBE.copied_bytes, lambda: PROBE.open)

@@ -85,6 +85,16 @@ def resize_no_frames(large_bytes: int) -> None:
     change_once(sys.modules.get("comfy.utils"), "common_upscale", picture)
 
 
+def grow_no_frames(large_bytes: int) -> None:
+    """Let the masks of a video stay as they are: SciPy grows each by itself, a pixel at a time."""
+    def shaped(grow: Any, _kind: Any, mask: Any, expand: int, *args: Any, **kwargs: Any) -> Any:
+        return grow(mask, 0 if mask.nbytes >= large_bytes else expand, *args, **kwargs)
+
+    for name, module in list(sys.modules.items()):
+        if name.endswith("comfy_extras/nodes_mask"):
+            change_once(module.GrowMask, "execute", shaped, classmethod)
+
+
 def assume_a_lens() -> None:
     """Let MoGe find a shift of 0 and a focal length of 1; SciPy solves for no points that are none.
     """
