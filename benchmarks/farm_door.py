@@ -1,6 +1,6 @@
 """What a farm's door costs: time it adds to a prompt, prompts it accepts, memory of a long queue.
 
-    python benchmarks/farm_door.py
+    python benchmarks/farm_door.py [--write]
 
 The servers compute nothing (`tests/support/fake_comfy.py`), so what is measured is the door. Times
 are given beside those of the same prompts sent to the same server without a door.
@@ -21,12 +21,14 @@ from typing import Any
 import psutil
 import requests
 import websocket
+from on_path import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
+from tools.bench_run import alone
+
 sys.path.insert(0, str(ROOT / "tests"))
-
 from support import fake_comfy  # noqa: E402
 
+NAME = "farm_door"
 NODES = 20  # of a prompt, so that its size is a usual one
 SECONDS = 0.05  # of "work" in each prompt
 
@@ -127,6 +129,7 @@ def throughput(servers: int, count: int) -> float:
 
 
 def run(args: argparse.Namespace) -> dict:
+    """Return times in ms, memory in MiB and rates."""
     figures: dict = {"prompts": args.prompts, "queued": args.queued}
     one, three = throughput(1, 20), throughput(3, 60)
     figures["three_to_one"] = round(three / one, 2)
@@ -176,6 +179,4 @@ def _ms(seconds: list[float]) -> float:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    add_arguments(parser)
-    print(json.dumps(run(parser.parse_args()), indent=1))
+    alone()

@@ -2,9 +2,9 @@
 
     HEADROOM_PICTURES=docs python dev.py test tests/browser/test_pictures.py
 
-Each shows the real panel over a real run on the simulated GPU (`support.drawn` has its model), or a
-workflow as it opens, with small random-weight models under the names that it asks for. Without the
-variable they are skipped.
+Each shows the real panel over a real run on the simulated GPU (`support.photographs` has its
+model), or a workflow as it opens, with small random-weight models under the names that it asks for.
+Without the variable they are skipped.
 """
 
 import io
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.cards import SHOWN, heading, save_card, share
-from support.drawn import FILE, make_drawn_checkpoint, save_day
+from support.photographs import FILE, make_handing_checkpoint, save_photographs
 from support.prompts import MAKE_QUICKER, QUICKER, node, sampling
 
 from tools.graph import GUARD_DEFAULTS
@@ -37,9 +37,9 @@ NARROW, LOW = 1080, 700  # pages whose pictures are read at the 830 pixels that 
 BELOW_THE_OFFER = 280
 TABS_PIXELS = 40  # the names of open workflows, which a film leaves out
 FAILING = ["KSampler", "VAE Decode", "Preview Image"]
-# Pictures of a day come from one file, are encoded, sampled and decoded.
-DAY = "day.webp"
-DAY_PLACES = {
+# Photographs come from one file, are encoded, sampled and decoded.
+PHOTOGRAPHS = "photographs.webp"
+BATCH_PLACES = {
     "1": [(0, 0), (240, 100)], "2": [(0, 150), (240, 120)], "7": [(0, 320), (240, 120)],
     "3": [(0, 500), (240, 320)], "8": [(300, 500), (200, 50)], "4": [(540, 0), (240, 270)],
     "5": [(820, 0), (170, 50)], "6": [(1020, 0), (430, 460)],
@@ -114,20 +114,21 @@ def gpu(folder, sim):
 
 
 @pytest.fixture
-def drawing_gpu(folder, sim):
-    """One on which SD1.5 at its real sizes draws what `support.drawn` gave it."""
+def photograph_gpu(folder, sim):
+    """One on which SD1.5 at its real sizes gives out the photographs that it gets."""
     gpu = sim(CAPACITY_MIB, packs=[ROOT / "tests" / "host" / "packs" / "headroom_noise_shapes"])
-    make_drawn_checkpoint(gpu.server.base_dir / "models")
+    make_handing_checkpoint(gpu.server.base_dir / "models")
     return gpu
 
 
-def day_prompt(seed: int = 120) -> dict:
-    """The pictures of a day through the whole of a sampling, as picture to picture."""
+def batch_prompt(seed: int = 120) -> dict:
+    """Photographs are encoded, sampled and decoded, as picture to picture does it."""
     prompt = sampling(seed=seed)
     prompt["1"]["inputs"]["ckpt_name"] = Path(FILE).name
-    prompt["3"] = node("LoadImage", image=DAY)
+    prompt["3"] = node("LoadImage", image=PHOTOGRAPHS)
     prompt["8"] = node("VAEEncode", pixels=["3", 0], vae=["1", 2])
-    prompt["7"] = node("CLIPTextEncode", clip=["1", 1], text="rain, people")
+    prompt["7"] = node("CLIPTextEncode", clip=["1", 1], text="blurry")
+    prompt["2"]["inputs"]["text"] = "a photograph of a cat, close"
     prompt["4"]["inputs"].update(
         latent_image=["8", 0], negative=["7", 0], denoise=0.3, steps=2, cfg=1.0)
     return prompt
@@ -135,7 +136,7 @@ def day_prompt(seed: int = 120) -> dict:
 
 def guarded_prompt(seed: int) -> dict:
     """The same with OOM Guard; the text encoder leaves the GPU before it."""
-    prompt = day_prompt(seed)
+    prompt = batch_prompt(seed)
     prompt["9"] = node("HeadroomOOMGuard", model=["1", 0], **GUARD_DEFAULTS)
     prompt["10"] = node(
         "HeadroomOffloadModel", model=["1", 1], after=["2", 0], scope="this model", to="CPU"
@@ -179,9 +180,9 @@ def save(comfy, path: Path, **options) -> None:
 
 
 @pytest.mark.parametrize("name", LOOKS)
-def test_picture_of_the_panel_after_a_recovered_run(drawing_gpu, open_page, folder, name):
-    gpu = drawing_gpu
-    save_day(gpu.server.base_dir / "input" / DAY, 1, 768)
+def test_picture_of_the_panel_after_a_recovered_run(photograph_gpu, open_page, folder, name):
+    gpu = photograph_gpu
+    save_photographs(gpu.server.base_dir / "input" / PHOTOGRAPHS, 1, 768)
     gpu.set_other_process(700)
     comfy = open_page(gpu, **LOOKS[name], **SETTINGS)
     comfy.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
@@ -268,17 +269,17 @@ class Film:
                    loop=0, quality=quality, method=6)
 
 
-def test_moving_picture_of_a_rerun(drawing_gpu, open_page, folder):
+def test_moving_picture_of_a_rerun(photograph_gpu, open_page, folder):
     """ComfyUI stops in red, with the offer; it is taken; the pictures come, with the panel.
 
     Nothing is made to fail: sixteen pictures of 1024×1024 at once do not fit beside SD1.5 in 4 GiB.
     """
-    gpu = drawing_gpu
-    save_day(gpu.server.base_dir / "input" / DAY, 16, 1024)
+    gpu = photograph_gpu
+    save_photographs(gpu.server.base_dir / "input" / PHOTOGRAPHS, 16, 1024)
     comfy = open_page(gpu, **SETTINGS)
     comfy.page.set_viewport_size({"width": NARROW, "height": LOW})
-    comfy.load_prompt(day_prompt())
-    arrange(comfy, DAY_PLACES)
+    comfy.load_prompt(batch_prompt())
+    arrange(comfy, BATCH_PLACES)
     gpu.client.post_json("/headroom/peaks", {})  # other pictures may have come before
     film = Film(comfy.page)
     fit(comfy, 60, BELOW_THE_OFFER, FAILING)

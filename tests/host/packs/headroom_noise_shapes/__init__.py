@@ -1,7 +1,8 @@
 """A ComfyUI on the simulated GPU that leaves out arithmetic which changes nothing.
 
-For a film at real sizes (see `support.drawn`): the weights of its diffusion model and text encoder
-are zeros, and a block of the tiny VAE gives on what came, as colours are. The bytes stay the same.
+For a film at real sizes (see `support.photographs`): the weights of its diffusion model and text
+encoder are zeros, and a block of the tiny VAE gives on what came, as colours are. The bytes stay
+the same.
 """
 
 from torch.nn.modules import module
