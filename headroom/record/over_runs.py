@@ -5,6 +5,7 @@ as RAM grows by. A node with a large result adds more, but the result is freed b
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ..base.device import MIB, in_mib
@@ -49,6 +50,7 @@ class Grower(NamedTuple):
     bytes_a_run: int
     runs: int
     added_bytes: int  # between its begin and end
+    each_run: bool  # each run added to RAM; false where it also went down between two
 
     @property
     def off_bytes(self) -> int:
@@ -75,8 +77,9 @@ def growers(runs: Sequence[Levels]) -> list[Grower]:
         rate = rate_of([level.after_bytes for level in levels])
         own = sum(level.after_bytes - level.before_bytes for level in levels) / len(levels)
         if rate >= MIN_BYTES and own >= rate / 2:
+            each_run = all(one.after_bytes < two.after_bytes for one, two in pairwise(levels))
             found.append(Grower(*node, levels[-1].title, int(rate), len(all_levels),
-                                int(own)))
+                                int(own), each_run))
     return sorted(found, key=lambda one: one.off_bytes)
 
 
@@ -88,7 +91,8 @@ def traced(
     `held`: as from ram_held; `pack_of(class)`: the pack that a node class comes from. Several nodes
     may grow alike, and some of them only pass on what others keep. A node whose result is as large
     as the growth, and stays in ComfyUI's cache until the next run, is not named. Nor is a node for
-    what the object of another node holds.
+    what the object of another node holds. Growth that nothing explains is left out if RAM also went
+    down between two of the runs: an allocator's RAM does that.
     """
     if not found:
         return []
@@ -104,7 +108,7 @@ def traced(
             alike = [one for one in own if one.off_bytes < own[0].off_bytes + one.bytes_a_run / 2]
             first = (own or of_pack)[0]
             return [_grown(first, first if len(alike) == 1 else None, part["holder"])]
-    return [_grown(found[0], None, None)]
+    return [_grown(found[0], None, None)] if found[0].each_run else []
 
 
 def _grown(grower: Grower, node: Grower | None, holder: str | None) -> dict[str, object]:

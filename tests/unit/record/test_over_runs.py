@@ -83,3 +83,13 @@ def test_a_node_is_not_named_for_what_the_object_of_another_node_holds():
 ])
 def test_a_node_whose_ram_does_not_grow_with_each_run_is_not_named(kept):
     assert growers(runs(8, ("1", kept, kept))) == []
+
+
+def test_growth_that_nothing_explains_is_said_only_if_each_run_added_to_it():
+    """RAM that goes up and down from run to run often ends above where it began."""
+    waves = [0, 80, -30, 100, 60, 0]
+    found = growers(runs(6, ("1", always(60), lambda run: waves[run])))
+    assert found
+    assert traced(found, {}, pack_of) == []
+    [said] = traced(found, {"packs": [part("nodes.kept")]}, pack_of)
+    assert said["holder"] == "nodes.kept"
