@@ -63,12 +63,13 @@ def test_claims_about_fit_are_the_recorded_figures():
 
 
 def test_a_farm_of_a_thousand_servers_is_reckoned_from_what_was_recorded():
-    [found] = [part.result for part in results.recorded() if part.name == "farm_proof"]
+    parts = {part.name: part.result for part in results.recorded()}
+    found, door = parts["farm_proof"], parts["farm_door"]
     batch = found["throughput"]["3"]["driver_cpu_ms_a_prompt"]
     for name in ("farm.md", "farm.zh-CN.md"):
         chapter = (ROOT / "docs" / name).read_text(encoding="utf-8").rsplit("\n## ", 1)[1]
         for figure in (f"{found['head']['cpu_ms']:.1f} ms", f"{batch:.1f} ms",
-                       f"{50 * round(batch, 1):,.0f}",
+                       f"{50 * round(batch, 1):,.0f}", f"{door['cpu_ms_a_prompt']:.1f} ms",
                        f"{found['head']['store_bytes_a_prompt'] / 1000:.2f} KB"):
             assert figure in chapter, (name, figure)
 
