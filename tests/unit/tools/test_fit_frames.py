@@ -4,6 +4,7 @@ import sys
 from dataclasses import dataclass
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from support.dry_pack import dry_part
@@ -21,7 +22,7 @@ def uncomputed():
 
 @pytest.fixture(scope="module")
 def frames():
-    return torch.empty(64, 1024, 1024)  # 256 MiB that nobody writes to
+    return torch.from_numpy(np.zeros((64, 1024, 1024), np.float32))  # nobody writes to them
 
 
 def test_each_step_over_frames_gives_their_shape_and_type_and_an_inplace_one_the_same_memory(
@@ -36,6 +37,7 @@ def test_each_step_over_frames_gives_their_shape_and_type_and_an_inplace_one_the
     assert uncomputed(aten.add_.Tensor, tile, torch.ones(1024)) is tile
     made = uncomputed(aten.ones.default, [64, 1024, 1024], dtype=torch.float16)
     assert (made.shape, made.dtype) == (frames.shape, torch.float16)
+    assert not made.any()  # what an allocator gives again is not zeros
     grey = uncomputed(aten.full.default, [64, 1024, 1024], 0.5, dtype=torch.float32)
     picture = torch.ones(1024, 1024)
     assert grey.shape == uncomputed(aten.repeat.default, picture, [64, 1, 1]).shape == frames.shape

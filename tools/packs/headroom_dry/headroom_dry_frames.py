@@ -1,14 +1,14 @@
 """Frames of videos in RAM: a dry run leaves out work on each of their numbers.
 
 They take gigabytes, and each operation would write as much again. Nobody looks at them: what the
-fake device decodes is zeros. Memory that nobody has written to reads as zeros too, and takes no
-RAM.
+fake device decodes is zeros. The system's own zeros take no RAM before somebody writes to them.
 """
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
@@ -26,14 +26,16 @@ Tensor = torch.Tensor
 def uncomputed(
     func: Any, args: Any, kwargs: dict[str, Any], given: Sequence[Tensor]
 ) -> Tensor | None:
-    """Return the result of a function on each number of frames, in memory that was never written
-    to. None if the function must run: for other tensors, or if it needs several numbers at a time.
+    """Return zeros in place of the result of a function on each number of frames. None if the
+    function must run: for other tensors, or if it needs several numbers at a time.
     """
     device = torch.device(kwargs.get("device") or "cpu").type
     if func in NEW:
         dtype = kwargs.get("dtype") or torch.get_default_dtype()
         is_large = math.prod(args[0]) * dtype.itemsize >= LARGE_BYTES and dtype.is_floating_point
-        return torch.empty(args[0], dtype=dtype) if is_large and device == "cpu" else None
+        if not is_large or device != "cpu":
+            return None
+        return untouched(torch.empty(args[0], dtype=dtype, device="meta"))
     most_bytes = max((one.nbytes for one in given), default=0)
     if func is aten.repeat.default:
         most_bytes *= math.prod(args[1])
@@ -50,7 +52,15 @@ def uncomputed(
         return args[0]  # type: ignore[no-any-return]
     meta = tree_map_only(Tensor, lambda one: one.to("meta"), (args, kwargs))
     shaped = func(*meta[0], **{**meta[1], **({"device": "meta"} if "device" in kwargs else {})})
-    return torch.empty_strided(shaped.size(), shaped.stride(), dtype=shaped.dtype)
+    return untouched(shaped)
+
+
+def untouched(shaped: Tensor) -> Tensor:
+    """Return zeros like a tensor without data. `torch.empty` may give what others left in a heap,
+    and `torch.zeros` writes; numpy asks for memory that is zeros already.
+    """
+    held = np.zeros(shaped.untyped_storage().nbytes(), np.uint8)
+    return torch.from_numpy(held).view(shaped.dtype).as_strided(shaped.size(), shaped.stride())
 
 
 class Frames(TorchDispatchMode):

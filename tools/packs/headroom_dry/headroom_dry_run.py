@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from .headroom_dry_change import change_once
+from .headroom_dry_frames import untouched
 
 WORDS = 4  # that a language model writes
 PICTURE_BYTES = 4 << 20  # a small picture takes no time
@@ -68,18 +69,18 @@ def write_one_second() -> None:
 
 def resize_no_frames(large_bytes: int) -> None:
     """Let Lanczos, which reads each picture, and all ways to resize pictures of three colours in
-    RAM return memory that was never written to. Masks, by which nodes can count, are resized.
+    RAM return zeros that take no RAM. Masks, by which nodes can count, are resized.
     """
     def shaped(resize: Any, samples: Any, width: int, height: int) -> Any:
         if samples.nbytes < large_bytes:
             return resize(samples, width, height)
-        return samples.new_empty((*samples.shape[:2], height, width), device="cpu")
+        return untouched(samples.new_empty((*samples.shape[:2], height, width), device="meta"))
 
     def picture(resize: Any, samples: Any, width: int, height: int, *how: Any, **named: Any) -> Any:
         is_picture = samples.is_cpu and samples.ndim > 3 and samples.shape[1] == 3
         if not is_picture or samples.nbytes < PICTURE_BYTES:
             return resize(samples, width, height, *how, **named)
-        return samples.new_empty((*samples.shape[:-2], height, width))
+        return untouched(samples.new_empty((*samples.shape[:-2], height, width), device="meta"))
 
     change_once(sys.modules.get("comfy.utils"), "lanczos", shaped)
     change_once(sys.modules.get("comfy.utils"), "common_upscale", picture)
