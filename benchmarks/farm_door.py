@@ -21,9 +21,11 @@ from typing import Any
 import psutil
 import requests
 import websocket
+from farm_run import has_door
 from on_path import ROOT
 
 from tools.bench_run import alone
+from tools.errors import NotHere
 
 sys.path.insert(0, str(ROOT / "tests"))
 from support import fake_comfy  # noqa: E402
@@ -130,6 +132,8 @@ def throughput(servers: int, count: int) -> float:
 
 def run(args: argparse.Namespace) -> dict:
     """Return times in ms, memory in MiB and rates."""
+    if not has_door():
+        raise NotHere("it needs Starlette: pip install -r farm/requirements.txt")
     figures: dict = {"prompts": args.prompts, "queued": args.queued}
     one, three = throughput(1, 20), throughput(3, 60)
     figures["three_to_one"] = round(three / one, 2)
