@@ -76,8 +76,11 @@ def _ends_with_parent() -> Callable[[], None] | None:
     if sys.platform != "linux":
         return None
     prctl = ctypes.CDLL(None).prctl  # loaded here: between fork and exec nothing may be
+    parent = os.getpid()
 
     def setup() -> None:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the kernel was asked
+            os._exit(1)
 
     return setup

@@ -15,12 +15,15 @@ PR_SET_PDEATHSIG = 1  # prctl(2)
 def child_setup() -> Callable[[], None]:
     """What a POSIX child does between fork and exec; everything it needs is loaded here."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
+    parent = os.getpid()
 
     def setup() -> None:
         # A shell's background job ignores SIGINT and children inherit that.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         if prctl is not None:
             prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+            if os.getppid() != parent:  # it died before the kernel was asked
+                os._exit(1)
 
     return setup
 

@@ -77,16 +77,15 @@ class SimServer:
 
         Raises TimeoutError naming what stayed.
         """
-        self.client.free(unload_models=False, free_memory=True)  # the latter implies the former
         deadline = time.monotonic() + timeout
-        while (pending := self._free_is_pending()) or not self.is_empty(figures := self.collect()):
+        # ComfyUI takes the second request when it has done the first. Until then no garbage may be
+        # collected: its list of models, over which it goes, would lose those that nothing holds.
+        for _ in range(2):
+            self._free(deadline)
+        while not self.is_empty(figures := self.collect()):
             if time.monotonic() > deadline:
-                stayed = self.ledger().allocated_bytes
-                raise TimeoutError(f"{stayed} bytes stayed on the device {timeout:g} s after /free")
-            if pending:
-                # ComfyUI misses a request made while it is busy until the end of the next prompt,
-                # and would then unload that prompt's models: ask again.
-                self.client.free(unload_models=False, free_memory=True)
+                raise TimeoutError(f"{figures.allocated_bytes} bytes stayed on the device "
+                                   f"{timeout:g} s after /free")
             time.sleep(POLL_S)
         return figures
 
@@ -94,8 +93,15 @@ class SimServer:
         """Whether no tensor is on the device but those of other packs that may stay."""
         return figures.allocated_bytes <= self.may_stay_bytes
 
-    def _free_is_pending(self) -> bool:
-        return bool(self.client.get_json(f"{self.prefix}/pending")["free"])
+    def _free(self, deadline: float) -> None:
+        """`POST /free` until ComfyUI takes it: one that comes while it is busy does not wake it."""
+        while True:
+            self.client.free(unload_models=False, free_memory=True)  # the latter implies the former
+            if not self.client.get_json(f"{self.prefix}/pending")["free"]:
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError("ComfyUI did not take a POST /free: is a prompt still running?")
+            time.sleep(POLL_S)
 
     def _post(self, action: str, body: dict[str, Any]) -> Any:
         status, answer = self.client.post_json(f"{self.prefix}/{action}", body)

@@ -29,9 +29,9 @@ PROMPTS = 40
 def serve(tmp_path):
     """Starts `farm serve` with one server of its own and one that it adopts; returns its URL."""
     comfy = fake_comfy.FakeComfy(4000)
-    command = [sys.executable, fake_comfy.__file__, "--port", "{port}", "--mib", "1111"]
+    command = [sys.executable, fake_comfy.__file__, "--port", "{port}"]
     (tmp_path / "servers.json").write_text(json.dumps([
-        {"name": "own", "command": command, "gpus": 0}]))
+        {"name": "own", "command": command, "folder": str(tmp_path), "gpus": 0}]))
     words = ["serve", "--port", "0", "--servers", comfy.url, str(tmp_path / "servers.json"),
              "--results", str(tmp_path / "results"), "--silent-seconds", "3"]
     started = []
@@ -62,17 +62,17 @@ def test_on_ray_serve_a_door_and_a_server_that_are_killed_come_back_and_go_on(se
     url, door = start("--ray", "local", "--port", str(free_port()))
     ids = queued(url)
     # Of this door: another test may have one on the same machine.
-    [replica] = processes(lambda words: words[0].startswith("ray::ServeReplica:farm:door"),
+    [replica] = processes(lambda one: "ray::ServeReplica:farm:door" in "".join(one.cmdline()[:1]),
                           psutil.Process(door.pid).children(recursive=True))
     replica.kill()
     wait_until(lambda: servers_of(url)[0]["state"] != "not there")
-    for process in own_server():
+    for process in own_server(tmp_path):
         process.kill()
     wait_until(lambda: servers_of(url)[0]["state"] != "not there" and all_done(url, ids))
-    wait_until(lambda: servers_of(url)[-1]["state"] == "asleep" and not own_server())
+    wait_until(lambda: servers_of(url)[-1]["state"] == "asleep" and not own_server(tmp_path))
     door.send_signal(signal.SIGTERM)
     assert door.wait(60) == 130
-    wait_until(lambda: not own_server())
+    wait_until(lambda: not own_server(tmp_path))
 
 
 def may_sleep(folder):
@@ -98,7 +98,7 @@ def processes(are_meant, among=None):
     found = []
     for one in psutil.process_iter() if among is None else among:
         with contextlib.suppress(psutil.Error):  # it has ended meanwhile
-            if (words := one.cmdline()) and are_meant(words):
+            if are_meant(one):
                 found.append(one)
     return found
 
@@ -111,29 +111,32 @@ def servers_of(url):
         return [{"state": "not there"}]
 
 
-def own_server():
-    return processes(lambda words: words[-2:] == ["--mib", "1111"])
+def own_server(folder):
+    """The processes of the server that the farm of this folder starts: another test has others."""
+    return processes(lambda one: one.cmdline()[1:2] == [fake_comfy.__file__]
+                     and one.cwd() == str(folder))
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_nothing_that_was_accepted_is_lost_and_nothing_is_there_twice_whoever_is_killed(serve):
+def test_nothing_that_was_accepted_is_lost_and_nothing_is_there_twice_whoever_is_killed(
+        serve, tmp_path):
     start, comfy = serve
     url, door = start()
     ids = queued(url)
     wait_until(lambda: len(requests.get(f"{url}/history", timeout=9).json()) >= 5)
-    for process in own_server():
+    for process in own_server(tmp_path):
         process.send_signal(signal.SIGKILL)
     wait_until(lambda: len(requests.get(f"{url}/history", timeout=9).json()) >= 12)
     door.kill()
     door.wait()
-    wait_until(lambda: not own_server())
+    wait_until(lambda: not own_server(tmp_path))
     url, door = start()
     wait_until(lambda: all_done(url, ids))
     seeds = Counter(body["prompt"]["1"]["inputs"]["seed"] for body in comfy.posts("/prompt"))
     assert set(seeds.values()) == {1}  # an adopted server gets none twice
     door.send_signal(signal.SIGTERM)
     assert door.wait(30) == 130  # stopped
-    wait_until(lambda: not own_server())
+    wait_until(lambda: not own_server(tmp_path))
 
 
 def test_an_address_that_is_taken_is_one_sentence(tmp_path):

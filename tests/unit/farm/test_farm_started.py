@@ -4,15 +4,16 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import aiohttp
 import pytest
 from support import fake_comfy
+from support.doors import wait_until
 from support.farm_orders import QUICK, Waited, asked, order
 
 from farm.errors import known_errors
@@ -70,29 +71,39 @@ def test_the_port_of_a_started_server_is_none_that_another_program_gets_by_chanc
 
 
 @posix
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
 def test_a_started_server_ends_with_the_process_that_started_it(tmp_path):
-    code = (
-        "import sys, time; sys.path.insert(0, sys.argv[1])\n"
-        "from pathlib import Path\nfrom farm import process\n"
+    pid = orphan(tmp_path, (
         "child = process.start([sys.executable, '-c', 'import time; time.sleep(60)'],"
-        " Path('.'), {}, Path(sys.argv[2]))\nprint(child.pid, flush=True); time.sleep(60)\n"
-    )
-    import subprocess
+        " Path('.'), {}, Path(sys.argv[2]))\nprint(child.pid, flush=True); time.sleep(60)\n"))
+    wait_until(lambda: state_of(pid) == "Z")
 
+
+@posix
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
+@pytest.mark.parametrize("ends", ["process._ends_with_parent()", "processes.child_setup()"])
+def test_a_server_ends_also_if_the_process_that_started_it_was_killed_just_then(tmp_path, ends):
+    log = tmp_path / "log"
+    pid = orphan(tmp_path, (
+        f"ends, parent = {ends}, os.getpid()\n"
+        "if child := os.fork(): print(child, flush=True); time.sleep(60)\n"
+        "while os.getppid() == parent: time.sleep(0.01)\n"
+        "ends(); Path(sys.argv[2]).write_text('lives'); time.sleep(60)\n"))
+    wait_until(lambda: state_of(pid) == "Z" or log.exists())
+    assert not log.exists()
+
+
+def orphan(folder, code):
+    """The id that a process prints, which is killed then; it has the farm's and tools' modules."""
     root = Path(sys.modules["farm"].__file__).parent.parent
-    parent = subprocess.Popen([sys.executable, "-c", code, str(root), str(tmp_path / "log")],
-                              stdout=subprocess.PIPE, text=True)
-    pid = int(parent.stdout.readline())
-    parent.kill()
-    parent.wait()
-    parent.stdout.close()
-    if sys.platform != "linux":
-        os.kill(pid, signal.SIGKILL)
-        pytest.skip("only Linux ends a child with its parent")
-    until = time.monotonic() + 20
-    while Path(f"/proc/{pid}").exists() and "Z" not in state_of(pid):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    code = ("import os, sys, time; sys.path.insert(0, sys.argv[1])\n"
+            f"from pathlib import Path\nfrom farm import process\n"
+            f"from tools import processes\n{code}")
+    with subprocess.Popen([sys.executable, "-c", code, str(root), str(folder / "log")],
+                          stdout=subprocess.PIPE, text=True) as parent:
+        pid = int(parent.stdout.readline())
+        parent.kill()
+    return pid
 
 
 def state_of(pid):

@@ -1,7 +1,6 @@
 """`dev.py run`: what is printed, and what is refused."""
 
 import argparse
-import itertools
 import json
 
 import pytest
@@ -261,10 +260,10 @@ def test_a_run_is_waited_for_once_and_then_goes_on_at_its_server(
         def wait(self, prompt_id, timeout=0):
             raise AssertionError("waited again")
 
-    ticks = itertools.count()
-    monkeypatch.setattr(run.time, "monotonic", lambda: 0.1 * next(ticks))
     sentence = "Prompt id-1 did not finish within 0.5 s. It goes on at http://127.0.0.1:8188"
     server = Endless()
+    # Each look takes a tenth of a second; other threads may read this clock as well.
+    monkeypatch.setattr(run.time, "monotonic", lambda: 0.1 * server.looks)
     with pytest.raises(DevError, match=sentence):
         started(monkeypatch, tmp_path, server, *words)
     assert server.looks == 5
