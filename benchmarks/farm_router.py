@@ -11,7 +11,6 @@ import argparse
 import tempfile
 import time
 from importlib.util import find_spec
-from typing import Any
 
 import requests
 from farm_door import Door, fake_comfy
