@@ -53,15 +53,15 @@ def times(
     mib: Sequence[int], needs: Sequence[Sequence[int]], lengths: Sequence[float]
 ) -> list[float]:
     """Seconds until servers of these sizes have finished prompts of these needs and lengths."""
-    ray.init("local", log_to_driver=False, logging_level="error", include_dashboard=False)
+    router: dict[str, Any] = {"request_router_class": BySize, "initial_backoff_s": 0.01,
+                              "max_backoff_s": 0.05, "request_routing_stats_period_s": 0.5}
+    ray.init("local", log_to_driver=False, include_dashboard=False)
     try:
         serve.start(proxy_location="Disabled")
-        router = RequestRouterConfig(
-            request_router_class=BySize, request_routing_stats_period_s=0.5,
-            initial_backoff_s=0.01, max_backoff_s=0.05)
-        server = serve.deployment(Server).options(
-            num_replicas=len(mib), max_ongoing_requests=1, request_router_config=router,
-            ray_actor_options={"num_cpus": 0})
+        made: Any = serve.deployment(Server)
+        server = made.options(
+            num_replicas=len(mib), max_ongoing_requests=1, ray_actor_options={"num_cpus": 0},
+            request_router_config=RequestRouterConfig(**router))
         sizes = ray.remote(num_cpus=0)(Sizes).remote(mib)
         handle = serve.run(server.bind(sizes), name="router", route_prefix=None)
         for size in mib:  # until the router has heard of all sizes

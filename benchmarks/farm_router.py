@@ -11,6 +11,7 @@ import argparse
 import tempfile
 import time
 from importlib.util import find_spec
+from typing import Any
 
 import requests
 from farm_door import Door, fake_comfy
@@ -56,9 +57,9 @@ def of_farm(seconds: float) -> float:
 
 
 def queue(door: Door, need_mib: int, seconds: float, seed: object) -> None:
-    inputs = {"mib": need_mib, "seconds": seconds, "seed": seed}
-    requests.post(f"{door.url}/prompt", json={"prompt": {
-        "1": {"class_type": "Fake", "inputs": inputs}}}).raise_for_status()
+    body: Any = {"prompt": {"1": {"class_type": "Fake", "inputs": {
+        "mib": need_mib, "seconds": seconds, "seed": seed}}}}
+    requests.post(f"{door.url}/prompt", json=body).raise_for_status()
 
 
 def wait(door: Door) -> None:

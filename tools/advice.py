@@ -1,15 +1,12 @@
 """Advice of a server on a run: asked for, printed, and put into a prompt. Needs only Python."""
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
+from . import prompt_edit
 from .client import Client
 from .errors import DevError
-from .load_file import load_file
 
-EDIT = Path(__file__).resolve().parent.parent / "headroom" / "advise" / "edit.py"
 Json = dict[str, Any]
 # What the figure is of, where it is not the peak.
 WORDS = {"oom_guard": "Needs {} less where memory runs short",
@@ -66,15 +63,8 @@ def applied(prompt: Json, found: Sequence[Mapping[str, Any]]) -> Json:
 
 
 def apply_edit(prompt: Json, edit: Mapping[str, Any]) -> Json:
-    """The prompt with one edit, as the pack itself does it; DevError where it does not fit."""
+    """The prompt with one edit, DevError where it does not fit."""
     try:
-        done: Json = _module().apply_edit(prompt, edit)
+        return prompt_edit.apply_edit(prompt, edit)
     except ValueError as error:
         raise DevError(str(error)) from error
-    return done
-
-
-@lru_cache(maxsize=1)
-def _module() -> Any:
-    """The pack's own file, without the package around it, which needs torch."""
-    return load_file("headroom_advise_edit", EDIT)

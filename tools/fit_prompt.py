@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .fit_files import READABLE, UNREADABLE
+from .prompt_edit import apply_edit
 
 # Samplers that search for their smallest sigma need real values. In their place a dry run takes one
 # that calls the model as often in a step.
@@ -66,8 +67,6 @@ def guarded(prompt: Json, registry: Any) -> Json:
 
 def advised(prompt: Json, advice: Iterable[Mapping[str, Any]]) -> tuple[Json, list[str]]:
     """The prompt with every edit that helps one run and keeps its picture, and what was applied."""
-    from headroom.advise.edit import apply_edit
-
     applied = []
     for one in advice:
         if one.get("edit") is None or one.get("changes_picture"):

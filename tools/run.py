@@ -99,7 +99,7 @@ def run_one(job: Job, client: Client, args: argparse.Namespace, bar: ProgressBar
     bar.leave()
     run = record_of(client, entry)
     if run is not None and run.get("rescued_as"):
-        entry = second_life(client, entry, str(run["rescued_as"]), args.timeout)
+        entry = rerun_of(client, entry, str(run["rescued_as"]), args.timeout)
         run = record_of(client, entry)
     over = budget.over(run, args, job.label)
     if over:
@@ -120,7 +120,7 @@ def record_of(client: Client, entry: Json) -> Json | None:
     return run if status == 200 else None
 
 
-def second_life(client: Client, first: Json, prompt_id: str, timeout: float) -> Json:
+def rerun_of(client: Client, first: Json, prompt_id: str, timeout: float) -> Json:
     """Wait for the rerun of a prompt; return its entry, with the files of both."""
     print(f"It ran out of memory; its rerun is {prompt_id}.", file=sys.stderr)
     entry = client.wait(prompt_id, timeout)

@@ -1,8 +1,8 @@
 """All findings of one run, the best first; or those that bring its peak down to a size.
 
 What is idle at the highest peak is freed first, then at the next highest: a finding that lowers one
-node may leave another node with the peak. So it saves at least what the peak loses with it alone,
-and at most what it loses with it beside all others.
+node may leave another node with the peak. The least that a finding saves is how much the peak falls
+with it alone; the most is how much it falls with it beside all others.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -50,7 +50,7 @@ class Step:
         return sum(held.high for held in self.held.values())
 
     def had_left(self, model_id: str) -> bool:
-        """Whether a model left before the peak: it had no room there beside those that came."""
+        """Whether a model left before the peak and does not fit beside those that came there."""
         held, came = self.held[model_id], sum(self.held[other].high for other in self.grew)
         return (held.low < held.high and model_id not in self.grew
                 and held.high + came > self.at_most)

@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,10 +12,8 @@ from ..base.tensors import storage_key
 from ..models.unmanaged import is_restore_hook
 from .dtypes import FLOATS
 from .rules import Wanted
+from .running import OUT_OF_MEMORY
 from .tensor import cast_tensor
-
-# torch raises a plain RuntimeError when the allocator of the CPU or a device has no memory left.
-_NO_MEMORY = re.compile("out of memory|allocat(e|ion)", re.IGNORECASE)
 
 
 def copy_module(
@@ -39,7 +36,7 @@ def copy_module(
     try:
         copied = copy.deepcopy(module, memo)
     except (TypeError, AttributeError, RuntimeError, copy.Error, pickle.PickleError) as error:
-        if _NO_MEMORY.search(str(error)):
+        if OUT_OF_MEMORY.search(str(error)):
             raise
         raise ValueError(
             f"Cast bf16 cannot make a private copy of this {type(module).__name__} ({error}): "

@@ -17,7 +17,8 @@ from .rules import DtypeOf, is_layer, layers, own_dtype
 _KNOWN = ("torch", "comfy", "comfy_extras", "diffusers", "diffsynth", "transformers")
 _REFUSES = re.compile("dtype|data ?type|scalar ?type|same type|not implemented for|b?float16|half"
                       "|low precision|type promoting", re.IGNORECASE)
-_OUT_OF_MEMORY = re.compile("out of memory|allocat(e|ion)", re.IGNORECASE)
+# torch raises a plain RuntimeError when the allocator of the CPU or a device has no memory left.
+OUT_OF_MEMORY = re.compile("out of memory|allocat(e|ion)", re.IGNORECASE)
 
 
 class _Inputs:
@@ -80,7 +81,7 @@ class _Autocast:
         text = str(error)
         told = f"Cast bf16 made this {type(self._module).__name__} {short(self._dtype)}"
         if self._is_on and told not in text and _REFUSES.search(text) \
-                and not _OUT_OF_MEMORY.search(text):
+                and not OUT_OF_MEMORY.search(text):
             error.args = (
                 f"{told}, and torch refuses an operation of it: name the weights of that part in "
                 f"keep_float32, or connect the model without Cast bf16. PyTorch: {text}",

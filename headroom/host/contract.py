@@ -13,7 +13,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
     "nodes": {
         "comfy.model_management": (
             "current_loaded_models", "cleanup_models()", "free_memory(_, _, _)",
-            "get_free_memory(_)", "get_torch_device()", "load_models_gpu(_)", "soft_empty_cache()",
+            "get_free_memory(_)", "get_torch_device()", "soft_empty_cache()",
             "?TOTAL_PINNED_MEMORY",
         ),
         "comfy.model_management.LoadedModel": ("model", "device"),

@@ -190,11 +190,6 @@ def free_at_least(device: torch.device, wanted_bytes: int, keep: Iterable[Any]) 
     mm.cleanup_models()
 
 
-def load(patchers: list[Any]) -> None:
-    """Load `patchers` onto their devices the way ComfyUI does before it runs them."""
-    mm.load_models_gpu(patchers)
-
-
 def release_pinned_ram(patcher: Any) -> None:
     """Let a dynamic patcher free its pinned copies in RAM; other patchers have none."""
     release = getattr(patcher, "partially_unload_ram", None)

@@ -60,7 +60,7 @@ def reads_from_disk(patcher: Any) -> bool:
 def previews() -> Previews | None:
     """Return how previews are drawn now; None if ComfyUI does not tell.
 
-    The model is looked up as ComfyUI does: without a file for a latent format it draws without it.
+    The model is looked up as ComfyUI does: if a latent format has no file, it draws without one.
     """
     method = getattr(comfy.cli_args.args, "preview_method", None)
     if method is None:

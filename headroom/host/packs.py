@@ -59,8 +59,8 @@ def _cache_sets() -> list[Any]:
     """Return ComfyUI's caches.
 
     The garbage collector does not list those that existed when the server began to serve, because
-    it was told to skip all older objects (base/garbage.py). They belong to the executor, a local
-    variable of the function that runs prompts, whose thread never leaves that function.
+    it was told to skip all older objects (`settle` in base/living.py). They belong to the executor,
+    a local variable of the function that runs prompts, whose thread never leaves that function.
     """
     kind = getattr(execution, "CacheSet", None)
     if kind is None:

@@ -34,7 +34,7 @@ _LEAVES = (str, bytes, int, float, complex, bool, type(None), torch.Tensor, torc
            functools.partial, classmethod, staticmethod, property)
 MODULE = (torch.nn.Module,)
 Way = Literal["nowhere", "wanted", "class", "fields"]
-# By these, not by an override of theirs: transformers' mappings import all models for `values()`.
+# Not by methods of their own classes: `values()` of transformers' mappings imports all models.
 _INSIDE: dict[type, Callable[[Any], Iterable[Any]]] = {
     dict: dict.values, list: list.__iter__, tuple: tuple.__iter__, set: set.__iter__,
     frozenset: frozenset.__iter__}

@@ -16,10 +16,10 @@ from support.advice import (
 )
 
 from headroom.advise.advise import advise, advise_into
-from headroom.advise.edit import apply_edit
 from headroom.advise.fits import fits
 from headroom.base.graph import Graph
 from headroom.base.guards import guarded
+from tools.prompt_edit import apply_edit
 
 
 def kinds(*args, **more):

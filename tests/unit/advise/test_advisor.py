@@ -9,7 +9,6 @@ from support.advice import CLIP, PROMPT, UNET, Registry
 from headroom.advise.about_run import about_strain
 from headroom.advise.advisor import Advisor
 from headroom.advise.applied import applied
-from headroom.advise.edit import apply_edit
 from headroom.advise.finding import Bounds, Finding
 from headroom.advise.words import lines_of
 from headroom.base.graph import Graph
@@ -19,6 +18,7 @@ from headroom.host.types import Held, NodeLabel, Outcome
 from headroom.record.memory import Reading, Use
 from headroom.record.nodes import NodeTable
 from headroom.record.run import Run
+from tools.prompt_edit import apply_edit
 
 MIB = 1 << 20
 

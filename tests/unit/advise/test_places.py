@@ -3,7 +3,7 @@
 from support.advice import CLIP, PROMPT, UNET, VAE, case, found, step, text_to_image
 
 from headroom.advise import idle, leftover
-from headroom.advise.edit import apply_edit
+from tools.prompt_edit import apply_edit
 
 TWO = {**PROMPT, "14": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": "b"}},
        "16": {"class_type": "CLIPTextEncodeFlux", "inputs": {"clip": ["14", 1]}}}

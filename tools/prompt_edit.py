@@ -1,7 +1,4 @@
-"""Apply an edit to an API prompt: insert a node, replace a node by another, set a value.
-
-This file imports nothing of ours: `dev.py advise` loads it where there is no torch.
-"""
+"""Apply an edit of the advisor to an API prompt: insert, replace a node, set a value."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from headroom.advise.edit import apply_edit
+from tools.prompt_edit import apply_edit
 
 PROMPT = {
     "4": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": "a.safetensors"}},
