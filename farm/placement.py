@@ -58,7 +58,7 @@ class Sizes:
         self.most_room_mib = self._rooms[-1]
 
     def is_largest(self, server: Server) -> bool:
-        """Whether none is larger: what nothing is large enough for has its try there."""
+        """Whether none is larger: a prompt that is too large for all is tried here."""
         return not self._may_come and server.size_mib >= max(self._sizes[-1:], default=0.0)
 
     def room_below(self, server: Server) -> float:
@@ -135,7 +135,7 @@ class Queue:
     def _rank(
         self, waiting: Waiting, server: Server, sizes: Sizes
     ) -> tuple[int, bool, bool, float]:
-        """The smaller the better: how well it fits, alone here, models there, its need."""
+        """Return the sort key, the smallest goes first: fit, only here, models to load, need."""
         asked = waiting.asked
         if waiting.resumes_on is not None:
             return (RESUMES if waiting.resumes_on == server.name else NEVER, False, False, 0.0)

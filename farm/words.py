@@ -54,8 +54,8 @@ class Order:
     `room_mib` must be there before it begins (0: nobody knows what it needs). `rescue` lets the
     server run it again, guarded, when its memory ends; `guard` guards it from the start. `resumes`
     says that the server perhaps has it already, `abandoned` which ids it is to forget first.
-    `elsewhere_mib` is the most room that a server of the farm has: a prompt that needs more than
-    this server has, by a guess, and no more than that, is given back (0: nobody guesses).
+    `elsewhere_mib` is the most room that a server of the farm has (0: nobody guesses). The server
+    returns a prompt that by a guess needs more than this server has, but not more than that.
     """
 
     asked: Asked

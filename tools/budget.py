@@ -39,7 +39,7 @@ def begin_anew(client: Client) -> None:
 
 
 def over(run: dict[str, Any] | None, args: argparse.Namespace, label: str) -> list[str]:
-    """A sentence for each budget that the run needed more than; none for what is not limited.
+    """A sentence for each budget that the run exceeded.
 
     `run` is the server's record. DevError where there is a budget and nobody can tell the need.
     """

@@ -1,4 +1,4 @@
-"""The pictures, videos and sounds that a workflow loads; for one that is not there a grey one."""
+"""The pictures, videos and sounds that a workflow loads; grey ones for those that are missing."""
 
 import re
 import shutil

@@ -38,7 +38,7 @@ class Node:
 
     @property
     def range_mib(self) -> tuple[float, float]:
-        """From which to which amount it needs: with no workspace, and with all that may be."""
+        """The least and the most that it needs: without workspace, and with all that may come."""
         return self.need_mib - self.workspace_mib, self.need_mib + self.unmodelled_mib
 
 

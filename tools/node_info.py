@@ -111,7 +111,7 @@ def _value(values: Sequence[Any] | Mapping[str, Any], name: str, at: int) -> Any
 
 
 def _chosen(choice: Input, value: Any) -> tuple[Input, list[Input]]:
-    """A choice as a plain one, and what comes with its value; with the first where it has none."""
+    """A choice as a plain COMBO, and the inputs of its value (of the first if it has none)."""
     known = {one["key"]: one.get("inputs") or {} for one in choice.options.get("options") or []}
     keys = list(known)
     inputs = known.get(value, known[keys[0]]) if keys else {}

@@ -127,9 +127,9 @@ def full_device(failure: Failure, used: Sequence[torch.device]) -> DeviceMemory 
 def _left(memory: Snapshot, held: DeviceMemory) -> int | None:
     """Return the bytes that the failed call could still get, with garbage collected.
 
-    Torch's cache does not count: torch had searched it, and what is left there are pieces between
-    the tensors of the call, where they will be again. Pages of dynamic VRAM that the pager had not
-    freed do not count: other steps free these.
+    Torch's cache does not count: torch had searched it. What is left there lies in pieces between
+    the tensors of the call, and will lie so in the next attempt. Pages of dynamic VRAM that the
+    pager had not freed do not count: other steps free these.
     """
     before = next(device for device in memory.devices if device.device == held.device)
     if before.left_bytes is None:

@@ -28,8 +28,8 @@ from .vae_call import (
 _SMALLEST_TILE = 64  # pixels of the picture: below, the overlaps cost more than the tile
 _SMALLEST_LATENT_TILE = 4
 _SMALLEST_LENGTH = 32  # of a latent with one dimension (audio)
-_HOST_TILE = {"decode_tiled": 64, "encode_tiled": 512}  # ComfyUI's own where none is asked for
-_HOST_VIDEO_TILE = 256  # pixels of the picture
+_COMFYUI_TILE = {"decode_tiled": 64, "encode_tiled": 512}  # ComfyUI's own where none is asked for
+_COMFYUI_VIDEO_TILE = 256  # pixels of the picture
 _SHORTER = 0.75  # of the estimate: fewer frames must get below this to help
 _PROBABLE = 2  # ComfyUI's estimate for a VAE is seldom more than this times the truth,
 _CERTAIN = 4  # and never more than this
@@ -72,7 +72,7 @@ class _VAECall(Call[torch.Tensor]):
         self._below: int | None = None  # the tile size that the caller asked for
         if name == self._tiled:
             asked = kwargs.get("tile_x") or next(iter(args), None)
-            self._below = int(asked or _HOST_TILE[name])
+            self._below = int(asked or _COMFYUI_TILE[name])
         also = tiled_keywords(method, self._tiled, value, *args, **kwargs)
         self._also = also or {}
         self.seen = 0  # the largest batch that the network was called with
@@ -131,7 +131,7 @@ class _VAECall(Call[torch.Tensor]):
         if self._is_decode:
             smallest = max(_SMALLEST_LATENT_TILE, _SMALLEST_TILE // self._unit)
         most, is_video = MOST_OVERLAP[self._tiled], self._value.ndim == 5
-        own = _HOST_VIDEO_TILE // self._unit if is_video else _HOST_TILE[self._tiled]
+        own = _COMFYUI_VIDEO_TILE // self._unit if is_video else _COMFYUI_TILE[self._tiled]
 
         def takes(side: int) -> float:
             return self._takes(_OWN_TILE if side == own else _PROBABLE, side, plan.frames)

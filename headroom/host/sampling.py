@@ -39,7 +39,7 @@ def picture_size(model: Any, shape: Sequence[int]) -> str:
         return ""
     latents = model.latent_format
     ratio = getattr(latents, "spacial_downscale_ratio", None)
-    if ratio is None:  # an older host
+    if ratio is None:  # an older ComfyUI
         names = {cls.__name__ for cls in type(latents).__mro__}
         ratio = next((side for name, side in _PIXELS.items() if name in names), 8)
     return f"{int(shape[-1] * ratio)}x{int(shape[-2] * ratio)}"

@@ -49,7 +49,7 @@ export function titlesOf(items, t) {
 }
 
 /**
- * What a run needs as it is: [low, high] in MiB, what it asked for in vain included; null: unknown.
+ * The least and the most MiB that a run needs, also what it asked for in vain; null: unknown.
  * @param {Run} run
  */
 export function needsOf({ peak_vram_mib: peak, peak_vram_at_most_mib: most, fits }) {

@@ -162,7 +162,7 @@ function boxesOf(graph, except = null) {
   return [...graph.nodes.filter((node) => node !== except).map(boxOf), ...ends, ...(graph.groups ?? []).flatMap(frameOf)];
 }
 
-/** What of a group no new node may lie on: its title and its edges; inside and outside is room. */
+/** The parts of a group that a new node must not cover: its title and its edges. */
 function frameOf({ pos: [x, y], size: [width, height], titleHeight = TITLE }) {
   return [[x, y, width, titleHeight], [x, y, 0, height], [x + width, y, 0, height], [x, y + height, width, 0]];
 }

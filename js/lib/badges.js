@@ -24,8 +24,8 @@ export function createBadges({ graph, path = () => "", shown, words, room, redra
   let shownPath = "";
 
   /**
-   * What stands for the workflow on the canvas. One that came without an id (an API prompt) has
-   * zeros for it, and another id each time its tab is shown again: there the tab's file stands for it.
+   * The key of the workflow on the canvas. One that came without an id (an API prompt) has zeros
+   * as its id, and gets another each time its tab is shown: its key is the tab's file.
    */
   function key() {
     const id = workflowId(rootOf(graph()));

@@ -74,7 +74,7 @@ export const COLUMNS = {
 };
 
 /**
- * The run with guards that the server put in called as the user's language calls them.
+ * The run; guards that the server inserted have names in the user's language.
  * @param {Run} run
  * @param {Say} t
  * @returns {Run}
