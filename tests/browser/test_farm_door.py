@@ -7,12 +7,14 @@ pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/r
 from support.doors import OpenDoor, wait_until  # noqa: E402
 from support.prompts import sampling  # noqa: E402
 
+from farm.worker import Patience  # noqa: E402
+
 pytestmark = [pytest.mark.host, pytest.mark.browser]
 
 
 @pytest.fixture
 def door(sim, tmp_path):
-    opened = OpenDoor(tmp_path, [sim(2048).url])
+    opened = OpenDoor(tmp_path, [sim(2048).url], patience=Patience())
     wait_until(lambda: opened.states() == ["idle"])
     yield opened
     opened.close()

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 
+import psutil
 import requests
 import uvicorn
 import websocket
@@ -17,9 +18,12 @@ from farm.errors import known_errors
 from farm.servers import ServerSpec
 from farm.store import Store
 from farm.worker import Patience, Worker
+from support import fake_comfy
 
 LONGEST_SECONDS = 240  # Ray Serve on a busy machine with two cores
-PATIENCE = Patience(start=5.0, silent=1.0, prompt=20.0)
+PATIENCE = Patience(start=60.0, silent=30.0, prompt=120.0)
+IMPATIENT = Patience(start=60.0, silent=1.0, prompt=120.0)  # with a server that is made silent
+ANSWER_SECONDS = 60
 
 
 def wait_until(condition):
@@ -29,6 +33,21 @@ def wait_until(condition):
         assert time.monotonic() < until
         time.sleep(0.05)  # conditions ask a server, or look through all processes
     return found
+
+
+def processes(are_meant, among=None):
+    found = []
+    for one in psutil.process_iter() if among is None else among:
+        with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+            if are_meant(one):
+                found.append(one)
+    return found
+
+
+def own_servers(folder, mib=None):
+    """The processes of the servers that a farm started in this folder: another test has others."""
+    return processes(lambda one: (words := one.cmdline())[1:2] == [fake_comfy.__file__]
+                     and mib in (None, words[-1]) and one.cwd() == str(folder))
 
 
 def prompt(kind="Fake", **inputs):
@@ -67,10 +86,10 @@ class OpenDoor:
         return [one["state"] for one in self.get("/farm")["servers"]]
 
     def get(self, path, **options):
-        return requests.get(self.url + path, timeout=20, **options).json()
+        return requests.get(self.url + path, timeout=ANSWER_SECONDS, **options).json()
 
     def post(self, path, body=None, **options):
-        return requests.post(self.url + path, json=body, timeout=20, **options)
+        return requests.post(self.url + path, json=body, timeout=ANSWER_SECONDS, **options)
 
     def queue(self, graph, **body):
         answer = self.post("/prompt", {"prompt": graph, **body})
@@ -85,7 +104,7 @@ class OpenDoor:
     def listening(self, client_id):
         """A WebSocket: yields a function that reads until an event, and returns all it read."""
         address = self.url.replace("http", "ws") + f"/ws?clientId={client_id}"
-        heard = websocket.create_connection(address, timeout=20)
+        heard = websocket.create_connection(address, timeout=ANSWER_SECONDS)
 
         def until(kind, node=...):
             found = []

@@ -35,7 +35,8 @@ class FakeComfy(ThreadingHTTPServer):
         self.total_mib, self.other_mib, self.headroom = total_mib, 0, headroom
         self.asked, self.prompts, self.history, self.records, self.files = [], {}, {}, {}, {}
         self.sockets, self.clients = {}, {}  # client → file; prompt → client
-        self.silent = threading.Event()
+        self.silent, self.goes_on = threading.Event(), threading.Event()
+        self.goes_on.set()  # while it is not, no prompt ends
         self.lock = threading.Lock()
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
@@ -99,7 +100,8 @@ class FakeComfy(ThreadingHTTPServer):
     def carry_out(self, prompt_id, prompt, extra):
         inputs = {name: value for node in prompt.values() for name, value in node["inputs"].items()}
         until = time.monotonic() + inputs.get("seconds", 0)
-        while prompt_id in self.prompts and time.monotonic() < until:
+        while prompt_id in self.prompts and (
+                time.monotonic() < until or not self.goes_on.is_set()):
             time.sleep(0.01)
         with self.lock:
             if self.prompts.pop(prompt_id, None) is None:
@@ -197,14 +199,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Connection", "Upgrade")
         self.send_header("Sec-WebSocket-Accept",
                          base64.b64encode(hashlib.sha1(asked.encode()).digest()).decode())
+        client, sockets = query["clientId"][0], self.server.sockets
         self.end_headers()
-        client = query["clientId"][0]
-        self.server.sockets[client] = self.connection
+        sockets[client] = self.connection
         self.close_connection = True
         with contextlib.suppress(OSError):
             while self.rfile.read(1):
                 pass
-        self.server.sockets.pop(client, None)
+        if sockets.get(client) is self.connection:  # it may have come again meanwhile
+            del sockets[client]
 
     def reply(self, body):
         parts, server = urlsplit(self.path), self.server

@@ -7,7 +7,8 @@ from farm.prompts import asked_for
 from farm.words import Order
 from farm.worker import Patience, Worker
 
-QUICK = Patience(start=30.0, silent=0.6, prompt=20.0)
+PATIENCE = Patience(start=60.0, silent=20.0, prompt=120.0)
+IMPATIENT = Patience(start=60.0, silent=0.6, prompt=120.0)  # with a server that is made silent
 
 
 def asked(extra=None, kind="Fake", **inputs):

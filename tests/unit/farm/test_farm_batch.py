@@ -93,7 +93,7 @@ def test_a_lost_servers_prompt_is_finished_elsewhere_and_forgotten_there(farm):
         return None
 
     two = farm({"a": 1000, "b": 1000}, script)
-    counts = two.run([asked(n, seconds=0.1) for n in range(8)])
+    counts = two.run([asked(n, seconds=0.3) for n in range(8)])
     assert (counts.finished, counts.lost) == (8, 1)
     assert two.starts["a"] == 2
     assert any("a is away: killed" in line for line in two.heard.lines)

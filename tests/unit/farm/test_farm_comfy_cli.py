@@ -40,7 +40,7 @@ def test_run_and_wait_ends_with_its_prompt(comfy, tmp_path):
         where = urlsplit(door.url)
         done = subprocess.run(
             [comfy, "--skip-prompt", "run", "--wait", "--workflow", tmp_path / "workflow.json",
-             "--host", where.hostname, "--port", str(where.port), "--timeout", "60"],
+             "--host", where.hostname, "--port", str(where.port), "--timeout", "240"],
             env={**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)},
             capture_output=True, text=True,
         )

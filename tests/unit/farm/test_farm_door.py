@@ -7,9 +7,10 @@ import pytest
 pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/requirements.txt")
 
 import requests  # noqa: E402
-from support.doors import OpenDoor, prompt, wait_until  # noqa: E402
+from support.doors import ANSWER_SECONDS, IMPATIENT, OpenDoor, prompt, wait_until  # noqa: E402
 from support.fake_comfy import FakeComfy  # noqa: E402
 
+from farm.process import free_port  # noqa: E402
 from farm.store import Store  # noqa: E402
 from farm.verdict import Limits  # noqa: E402
 from farm.worker import Patience  # noqa: E402
@@ -22,7 +23,7 @@ def servers():
     made = []
 
     def make(*sizes):
-        made.extend(FakeComfy(mib) for mib in sizes)
+        made.extend(FakeComfy(mib, free_port()) for mib in sizes)
         return made[-len(sizes):]
 
     yield make
@@ -43,6 +44,11 @@ def opened(tmp_path):
     yield open_door
     for door in doors:
         door.close()
+
+
+def seen(door, picture):
+    """What a client gets of a picture that history names."""
+    return requests.get(door.url + "/api/view", params=picture, timeout=ANSWER_SECONDS).text
 
 
 def hold(door, comfy):
@@ -69,7 +75,7 @@ def test_a_client_hears_of_its_own_prompt_from_start_to_end_and_finds_the_pictur
     entry = door.entry(ID)
     assert executed["data"]["output"] == entry["outputs"]["1"]
     picture = entry["outputs"]["1"]["images"][0]
-    assert requests.get(door.url + "/api/view", params=picture, timeout=9).content == b"7"
+    assert seen(door, picture) == "7"
     assert entry["prompt"][1:3] == [ID, prompt(seed=7)]
     assert list(door.get("/history")) == [ID, *(set(door.get("/history")) - {ID})]
 
@@ -122,12 +128,15 @@ def test_a_preview_reaches_a_client_in_the_form_that_it_understands(servers, ope
 def test_files_of_one_name_on_two_servers_are_each_shown_from_their_own(servers, opened):
     small, large = servers(1000, 4000)
     door = opened(small, large)
-    first = door.queue(prompt(seconds=0.2, seed=1))
-    second = door.queue(prompt(seconds=0.2, seed=2))
+    small.goes_on.clear()
+    first = door.queue(prompt(seed=1))
+    wait_until(lambda: small.prompts)
+    second = door.queue(prompt(seed=2))
+    wait_until(lambda: large.posts("/prompt"))
+    small.goes_on.set()
     shown = [door.entry(one)["outputs"]["1"]["images"][0] for one in (first, second)]
     assert shown[0]["filename"] == shown[1]["filename"]
-    assert [requests.get(door.url + "/view", params=one, timeout=9).text for one in shown] == [
-        "1", "2"]
+    assert [seen(door, one) for one in shown] == ["1", "2"]
 
 
 def test_a_prompt_out_of_memory_moves_to_the_larger_server_and_its_kind_goes_there(servers, opened):
@@ -222,13 +231,15 @@ def test_the_queue_is_seen_and_prompts_are_taken_out_and_interrupted(servers, op
 
 def test_a_server_that_falls_silent_gives_its_prompt_back(servers, opened):
     hung, whole = servers(1000, 2000)
-    door = opened(hung, whole)
-    busy = door.queue(prompt(seconds=0.5, seed=5))
+    door = opened(hung, whole, patience=IMPATIENT)
+    hung.goes_on.clear()
+    busy = door.queue(prompt(seed=5))
     wait_until(lambda: hung.prompts)
     hung.silent.set()
     entry = door.entry(busy)
     assert entry["status"]["status_str"] == "success"
     assert entry["outputs"]["1"]["images"][0]["subfolder"].endswith(whole.url.rpartition(":")[2])
+    hung.goes_on.set()
     hung.silent.clear()
     wait_until(lambda: door.states() == ["idle", "idle"])
 
@@ -266,7 +277,7 @@ def test_accepted_prompts_wait_for_a_server_that_is_not_there_yet(servers, opene
         assert door.post("/prompt", {"prompt": prompt(seed=4), "prompt_id": ID}).json()[
             "number"] == answer.json()["number"]
         assert door.post("/prompt", {"prompt": prompt(seed=5), "prompt_id": ID}).status_code == 400
-        assert requests.get(door.url + "/object_info", timeout=9).status_code == 503
+        assert requests.get(door.url + "/object_info", timeout=ANSWER_SECONDS).status_code == 503
         back = FakeComfy(1000, port)
         assert door.entry(ID)["status"]["status_str"] == "success"
         back.stop()
@@ -279,11 +290,13 @@ def test_a_door_that_comes_back_goes_on_and_queues_nothing_twice(servers, opened
     door = opened(comfy)
     done = door.queue(prompt(seed=1))
     door.entry(done)
-    running = door.queue(prompt(seconds=1, seed=2))
+    comfy.goes_on.clear()
+    running = door.queue(prompt(seed=2))
     wait_until(lambda: comfy.prompts)
     waiting = door.queue(prompt(seed=3))
     door.close()
     again = OpenDoor(tmp_path, [comfy.url])
+    comfy.goes_on.set()
     try:
         assert [again.entry(one)["status"]["status_str"] for one in (done, running, waiting)] == [
             "success"] * 3
@@ -316,7 +329,8 @@ def test_prompts_of_a_server_that_does_not_come_back_are_run_by_another_at_once(
     wait_until(lambda: ran.prompts)
     door.close()
     ran.silent.set()  # it is looked for until it has said nothing for a second
-    again = OpenDoor(tmp_path, {"ran": ran.url, "other": other.url}, sleepers=sleepers)
+    again = OpenDoor(tmp_path, {"ran": ran.url, "other": other.url}, sleepers=sleepers,
+                     patience=IMPATIENT)
     try:
         wait_until(lambda: other.prompts)
     finally:
@@ -328,7 +342,7 @@ def test_uploads_and_free_reach_every_server_and_the_rest_one(servers, opened):
     door = opened(first, second)
     first.files["picture.png"] = b"pixels"
     file = {"image": ("picture.png", b"pixels")}
-    answer = requests.post(door.url + "/api/upload/image", files=file, timeout=9)
+    answer = requests.post(door.url + "/api/upload/image", files=file, timeout=ANSWER_SECONDS)
     assert answer.json()["name"] == "picture.png"
     [copied] = second.posts("/upload/image")
     assert "pixels" in copied and "overwrite" in copied

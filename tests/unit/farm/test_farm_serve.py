@@ -1,6 +1,5 @@
 """`farm serve` as a process: nothing that it accepted is lost when it, or a server, is killed."""
 
-import contextlib
 import json
 import os
 import re
@@ -17,7 +16,13 @@ pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/r
 import psutil  # noqa: E402
 import requests  # noqa: E402
 from support import fake_comfy  # noqa: E402
-from support.doors import prompt, wait_until  # noqa: E402
+from support.doors import (  # noqa: E402
+    LONGEST_SECONDS,
+    own_servers,
+    processes,
+    prompt,
+    wait_until,
+)
 
 from farm.process import free_port  # noqa: E402
 
@@ -66,13 +71,13 @@ def test_on_ray_serve_a_door_and_a_server_that_are_killed_come_back_and_go_on(se
                           psutil.Process(door.pid).children(recursive=True))
     replica.kill()
     wait_until(lambda: servers_of(url)[0]["state"] != "not there")
-    for process in own_server(tmp_path):
+    for process in own_servers(tmp_path):
         process.kill()
     wait_until(lambda: servers_of(url)[0]["state"] != "not there" and all_done(url, ids))
-    wait_until(lambda: servers_of(url)[-1]["state"] == "asleep" and not own_server(tmp_path))
+    wait_until(lambda: servers_of(url)[-1]["state"] == "asleep" and not own_servers(tmp_path))
     door.send_signal(signal.SIGTERM)
-    assert door.wait(60) == 130
-    wait_until(lambda: not own_server(tmp_path))
+    assert door.wait(LONGEST_SECONDS) == 130
+    wait_until(lambda: not own_servers(tmp_path))
 
 
 def may_sleep(folder):
@@ -83,38 +88,31 @@ def may_sleep(folder):
 
 
 def queued(url):
-    return [requests.post(f"{url}/prompt", json={"prompt": prompt(
-        seconds=0.05, seed=n, filename_prefix=f"f{n}")}, timeout=9).json()["prompt_id"]
-        for n in range(PROMPTS)]
+    wishes = [prompt(seconds=0.05, seed=n, filename_prefix=f"f{n}") for n in range(PROMPTS)]
+    return [requests.post(f"{url}/prompt", json={"prompt": one},
+                          timeout=LONGEST_SECONDS).json()["prompt_id"] for one in wishes]
+
+
+def history_of(url):
+    """What has ended; nothing while the door does not answer."""
+    try:
+        return requests.get(f"{url}/history", timeout=60).json()
+    except (requests.RequestException, ValueError):
+        return {}
 
 
 def all_done(url, ids):
-    history = requests.get(f"{url}/history", timeout=9).json()
+    history = history_of(url)
     return sorted(history) == sorted(ids) and all(
         one["status"]["status_str"] == "success" for one in history.values())
 
 
-def processes(are_meant, among=None):
-    found = []
-    for one in psutil.process_iter() if among is None else among:
-        with contextlib.suppress(psutil.Error):  # it has ended meanwhile
-            if are_meant(one):
-                found.append(one)
-    return found
-
-
 def servers_of(url):
     try:
-        return requests.get(f"{url}/farm", timeout=9,
+        return requests.get(f"{url}/farm", timeout=60,
                             headers={"X-Farm-Token": "s3cret"}).json()["servers"]
     except (requests.RequestException, ValueError):  # a proxy waits for a door that is away
         return [{"state": "not there"}]
-
-
-def own_server(folder):
-    """The processes of the server that the farm of this folder starts: another test has others."""
-    return processes(lambda one: one.cmdline()[1:2] == [fake_comfy.__file__]
-                     and one.cwd() == str(folder))
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
@@ -123,20 +121,20 @@ def test_nothing_that_was_accepted_is_lost_and_nothing_is_there_twice_whoever_is
     start, comfy = serve
     url, door = start()
     ids = queued(url)
-    wait_until(lambda: len(requests.get(f"{url}/history", timeout=9).json()) >= 5)
-    for process in own_server(tmp_path):
+    wait_until(lambda: len(history_of(url)) >= 5)
+    for process in own_servers(tmp_path):
         process.send_signal(signal.SIGKILL)
-    wait_until(lambda: len(requests.get(f"{url}/history", timeout=9).json()) >= 12)
+    wait_until(lambda: len(history_of(url)) >= 12)
     door.kill()
     door.wait()
-    wait_until(lambda: not own_server(tmp_path))
+    wait_until(lambda: not own_servers(tmp_path))
     url, door = start()
     wait_until(lambda: all_done(url, ids))
     seeds = Counter(body["prompt"]["1"]["inputs"]["seed"] for body in comfy.posts("/prompt"))
     assert set(seeds.values()) == {1}  # an adopted server gets none twice
     door.send_signal(signal.SIGTERM)
-    assert door.wait(30) == 130  # stopped
-    wait_until(lambda: not own_server(tmp_path))
+    assert door.wait(LONGEST_SECONDS) == 130  # stopped
+    wait_until(lambda: not own_servers(tmp_path))
 
 
 def test_an_address_that_is_taken_is_one_sentence(tmp_path):
@@ -144,7 +142,7 @@ def test_an_address_that_is_taken_is_one_sentence(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "farm", "serve", "--servers", comfy.url, "--port",
          comfy.url.rpartition(":")[2], "--results", str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, timeout=60)
+        cwd=ROOT, capture_output=True, text=True, timeout=LONGEST_SECONDS)
     comfy.stop()
     assert done.returncode == 2 and "cannot be opened: Address already in use" in done.stderr
     assert done.stderr.count("\n") == 1
@@ -162,7 +160,7 @@ def test_a_batch_through_a_farms_address_has_each_result_once_and_goes_on(serve,
         return subprocess.run(
             [sys.executable, "-m", "farm", "run", str(tmp_path / "p.json"), "--farm", url,
              "--results", str(results), "--token", token], cwd=ROOT, capture_output=True,
-            text=True, timeout=60)
+            text=True, timeout=LONGEST_SECONDS)
 
     strange = run("wrong")
     assert strange.returncode == 2 and strange.stderr.count("\n") == 1, strange.stderr

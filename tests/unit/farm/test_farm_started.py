@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from support import fake_comfy
 from support.doors import wait_until
-from support.farm_orders import QUICK, Waited, asked, order
+from support.farm_orders import IMPATIENT, PATIENCE, Waited, asked, order
 
 from farm.errors import known_errors
 from farm.process import PORTS, free_port
@@ -28,13 +28,13 @@ FAKE = str(Path(fake_comfy.__file__))
 posix = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
 
-def started(tmp_path, command):
+def started(tmp_path, command, patience=PATIENCE):
     spec = ServerSpec("own", "", tuple(command), str(tmp_path))
-    return Waited(spec, QUICK, known_errors(), tmp_path)
+    return Waited(spec, patience, known_errors(), tmp_path)
 
 
 def own(tmp_path):
-    return started(tmp_path, [sys.executable, FAKE, "--port", "{port}", "--mib", "700"])
+    return started(tmp_path, [sys.executable, FAKE, "--port", "{port}", "--mib", "700"], IMPATIENT)
 
 
 @posix
@@ -45,7 +45,7 @@ def test_a_started_server_that_dies_or_hangs_is_lost_and_started_anew(tmp_path, 
         assert worker.start() == Facts(700, 700, True)
         first = worker.worker._process
         threading.Timer(0.2, os.kill, (first.pid, sign)).start()
-        assert worker.run(order(asked(seconds=5))).ending == "lost"
+        assert worker.run(order(asked(seconds=60))).ending == "lost"
         assert worker.start() == Facts(700, 700, True)
         assert first.poll() is not None
         assert worker.run(order(asked(seed=1))).ending == "done"

@@ -4,8 +4,9 @@ import json
 import threading
 
 import pytest
+from support.doors import wait_until
 from support.fake_comfy import FakeComfy
-from support.farm_orders import QUICK, Waited, asked, order
+from support.farm_orders import IMPATIENT, PATIENCE, Waited, asked, order
 
 from farm.errors import is_out_of_memory, known_errors
 from farm.servers import ServerSpec
@@ -27,7 +28,7 @@ def comfy():
 def made(tmp_path):
     workers = []
 
-    def make(url, patience=QUICK):
+    def make(url, patience=PATIENCE):
         workers.append(Waited(ServerSpec(url, url), patience, known_errors(), tmp_path))
         workers[-1].start()
         return workers[-1]
@@ -40,6 +41,12 @@ def made(tmp_path):
 @pytest.fixture
 def worker(comfy, made):
     return made(comfy.url)
+
+
+def once_it_runs(comfy, then):
+    """Do something when the server has a prompt."""
+    threading.Thread(target=lambda: (wait_until(lambda: comfy.prompts), then()),
+                     daemon=True).start()
 
 
 def test_a_server_tells_its_size_and_its_room(comfy, worker):
@@ -156,24 +163,26 @@ def test_a_prompt_that_takes_too_long_is_stopped(comfy, made):
 
 
 def test_a_users_interrupt_is_told_apart_from_a_failure(comfy, worker):
-    one = order(asked(seconds=10))
-    threading.Timer(0.3, comfy.prompts.clear).start()
+    one = order(asked(seconds=60))
+    once_it_runs(comfy, comfy.prompts.clear)
     assert worker.run(one).ending == "interrupted"
 
 
-def test_a_server_that_falls_silent_is_lost_and_is_had_back(comfy, worker):
-    threading.Timer(0.2, comfy.silent.set).start()
-    outcome = worker.run(order(asked(seconds=1)))
+def test_a_server_that_falls_silent_is_lost_and_is_had_back(comfy, made):
+    worker = made(comfy.url, IMPATIENT)
+    once_it_runs(comfy, comfy.silent.set)
+    outcome = worker.run(order(asked(seconds=60)))
     assert outcome.ending == "lost" and "has not answered" in outcome.text
     with pytest.raises(ServerFailed, match="does not answer"):
         worker.start()
+    comfy.prompts.clear()
     comfy.silent.clear()
     assert worker.start() == Facts(1000, 1000, True)
 
 
 def test_a_server_that_was_started_anew_meanwhile_is_noticed(comfy, worker, monkeypatch):
     monkeypatch.setattr("farm.comfy.PAUSE_SECONDS", 0.01)
-    threading.Timer(0.1, lambda: (comfy.prompts.clear(), setattr(comfy, "history", {}))).start()
+    once_it_runs(comfy, lambda: (comfy.prompts.clear(), setattr(comfy, "history", {})))
     monkeypatch.setattr(comfy, "end", lambda *_, **__: None)
     outcome = worker.run(order(asked(seconds=30)))
     assert outcome.ending == "lost" and "started anew" in outcome.text
