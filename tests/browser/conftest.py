@@ -24,7 +24,8 @@ def chromium():
     if executable is None:
         pytest.skip("needs Chromium: `apt-get install chromium`, or any Chrome on the PATH")
     with sync_api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=executable, args=list(browser.FLAGS))
+        running = playwright.chromium.launch(executable_path=executable, args=list(browser.FLAGS),
+                                             timeout=browser.PATIENCE_MS)
         yield running
         running.close()
 
@@ -32,9 +33,11 @@ def chromium():
 @pytest.fixture(scope="module")
 def window(chromium):
     """One window for the module: its tests share the cache of the frontend's files, no more."""
-    from support.browser import HEIGHT, WIDTH
+    from support.browser import HEIGHT, PATIENCE_MS, WIDTH
 
-    return chromium.new_context(viewport={"width": WIDTH, "height": HEIGHT})
+    context = chromium.new_context(viewport={"width": WIDTH, "height": HEIGHT})
+    context.set_default_timeout(PATIENCE_MS)
+    return context
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +53,7 @@ def open_page(request, window, tabs):
     A test takes over the page of the test before, made as new, unless that one failed. Another
     language or server is loaded, which takes 5 s of CPU time: tests in one language come together.
     """
-    from support.browser import KEEP_MESSAGES, PATIENCE_MS, ComfyPage
+    from support.browser import KEEP_MESSAGES, ComfyPage
 
     pages: list[ComfyPage] = []
     failures = request.session.testsfailed
@@ -61,7 +64,6 @@ def open_page(request, window, tabs):
             page = ComfyPage(former.page, server.url, former.shows)
         else:
             page = ComfyPage(window.new_page(), server.url)
-            page.page.set_default_timeout(PATIENCE_MS)
             page.page.add_init_script(KEEP_MESSAGES)
         pages.append(page)
         return page.open(**{"nodes2": NODES2, **options})

@@ -11,6 +11,7 @@ import pytest
 from support.browser import TAB_BUTTON
 from support.canvas_history import FRAME
 from support.prompts import sampling
+from support.timed import node
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
 
@@ -21,14 +22,16 @@ def gpu(sim):
 
 
 def test_while_a_prompt_runs_purge_and_offload_cannot_be_pressed(gpu, open_page):
-    comfy = open_page(gpu).load_prompt(sampling(seed=40, size=256))
+    comfy = open_page(gpu).load_prompt(sampling(seed=40))
     panel = comfy.open_panel()
-    comfy.queue()
-    comfy.until(lambda: comfy.get("/headroom/memory")["busy"])
-    # One look at both: the prompt may end between two.
+    comfy.run()
+    offload = panel.locator("[data-model] button")
+    comfy.until(lambda: offload.count() and offload.first.is_enabled())
+    prompt_id = gpu.client.queue({"1": node("TimedWork", 60)})
     comfy.until(lambda: panel.evaluate("panel => panel.querySelector('.headroom-primary').disabled"
                                        " && !panel.querySelector('[data-model] button:enabled')"))
-    comfy.until(lambda: not comfy.get("/headroom/memory")["busy"], timeout=240)
+    gpu.client.interrupt()
+    gpu.client.wait(prompt_id)
     comfy.until(lambda: panel.locator(".headroom-primary").is_enabled())
 
 

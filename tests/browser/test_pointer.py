@@ -78,7 +78,7 @@ def test_a_pointer_or_key_reaches_every_listener_and_each_does_what_it_says(open
     panel.locator("[data-rescue='p2'] button").click()
     shown.offer(1)
     page.locator(".headroom-close").click()
-    shown.posts(6)
+    shown.posts(7)
     assert shown.posted == [
         ("/headroom/peaks", {}), ("/headroom/reserve", {"mib": 576}),
         ("/headroom/limit", {"limit": "80%"}),

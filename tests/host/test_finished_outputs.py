@@ -51,7 +51,7 @@ def test_after_a_kill_in_the_rerun_only_what_had_not_finished_runs_again(start, 
     assert (tmp_path / "output/turns").read_bytes() == b"xxx"  # none of them a second time
     assert "sampler" in cached_nodes(entry)
     assert any(name.startswith("headroom-guard") for name in ran)
-    wait_until(lambda: not list((tmp_path / "user/__headroom/queue").glob("*.outputs")), 30)
+    wait_until(lambda: not list((tmp_path / "user/__headroom/queue").glob("*.outputs")), 60)
 
     client.free()
     unfailed = client.run(picture(1).prompt)

@@ -8,7 +8,7 @@ import math
 import re
 
 import pytest
-from support.timed import wait_until
+from support.timed import of_one_moment, wait_until
 
 from tools.client import node_texts
 from tools.graph import (
@@ -134,26 +134,27 @@ def loaded_mib(client):
 
 def test_a_purge_for_an_amount_frees_that_and_as_little_more_as_comfyui_can(client):
     sampled(client, TEST_CHECKPOINT, TEST_CHECKPOINT_B)
-    client.post_json("/headroom/purge", {"unload": "no models"})
+    client.post_when_idle("/headroom/purge", {"unload": "no models"})
     status, before = client.get("/headroom/ready")
     weights = loaded_mib(client)
     assert status == 200 and before["evictable_mib"] == pytest.approx(weights, abs=0.1)
     assert client.get("/headroom/memory")[1]["foreign"] == []  # ComfyUI manages all of them
     wanted = math.ceil(before["free_mib"] + weights / 4)
     assert client.get(f"/headroom/ready?free_mib={wanted}")[0] == 200
-    status, report = client.post_json("/headroom/purge", {"free_mib": wanted})
-    assert status == 200 and wanted <= report["reached_free_mib"]
+    report = client.post_when_idle("/headroom/purge", {"free_mib": wanted})
+    assert wanted <= report["reached_free_mib"]
     assert "were asked for" in report["headline"]
     largest = max(weights / 4 * 2, 64)
     assert 0 < weights - loaded_mib(client) <= weights / 4 + largest
     assert client.get_json("/headroom/ready")["free_mib"] >= wanted
-    unused = ledger(client)["reserved_bytes"] - ledger(client)["allocated_bytes"]
-    assert ledger(client)["free_bytes"] + unused >= wanted * MIB
+    figures = ledger(client)
+    unused = figures["reserved_bytes"] - figures["allocated_bytes"]
+    assert figures["free_bytes"] + unused >= wanted * MIB
 
     left = loaded_mib(client)
     for enough in (wanted, 0):
-        status, report = client.post_json("/headroom/purge", {"free_mib": enough})
-        assert (status, loaded_mib(client), report["freed_mib"]) == (200, left, 0)
+        report = client.post_when_idle("/headroom/purge", {"free_mib": enough})
+        assert (loaded_mib(client), report["freed_mib"]) == (left, 0)
         assert "nothing to do: there is enough room" in report["steps"]
         assert report["reached_free_mib"] >= wanted
 
@@ -163,8 +164,8 @@ def test_more_room_than_the_card_has_is_never_claimed(client):
     status, answer = client.get("/headroom/ready?free_mib=4000")
     assert status == 503 and answer["ready"] is False
     assert "4,000.0 MiB are wanted on " in answer["reason"]
-    status, report = client.post_json("/headroom/purge", {"free_mib": 4000})
-    assert status == 200 and report["reached_free_mib"] == 2048 and loaded_mib(client) == 0
+    report = client.post_when_idle("/headroom/purge", {"free_mib": 4000})
+    assert report["reached_free_mib"] == 2048 and loaded_mib(client) == 0
     assert "nothing more can be unloaded" in report["headline"]
 
 
@@ -181,14 +182,14 @@ def metrics(client):
 def test_the_metrics_say_what_the_ledger_and_the_runs_say(client):
     metrics(client)  # counting begins
     sampled(client, TEST_CHECKPOINT)
-    client.post_json("/headroom/purge", {"unload": "no models"})
-    found, figures = metrics(client), ledger(client)
+    client.post_when_idle("/headroom/purge", {"unload": "no models"})
+    figures, found = of_one_moment(lambda: ledger(client), lambda: metrics(client))
     [device] = client.get_json("/headroom/memory")["devices"]
     assert found["headroom_device_allocated_bytes", device["device"]] == figures["allocated_bytes"]
     assert found["headroom_device_driver_free_bytes", device["device"]] == figures["free_bytes"]
     assert found["headroom_runs_total", "success"] >= 1
     assert found["headroom_node_peak_vram_bytes_count", "KSampler"] >= 1
     before = found.get(("headroom_freed_bytes_total", "purge"), 0)
-    report = client.post_json("/headroom/purge", {})[1]
+    report = client.post_when_idle("/headroom/purge", {})
     freed = metrics(client)["headroom_freed_bytes_total", "purge"] - before
     assert freed == pytest.approx(report["freed_mib"] * MIB, rel=1e-3) and freed > MIB

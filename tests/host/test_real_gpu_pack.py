@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.timed import wait_until
+from support.timed import of_one_moment
 
 from tools.bench_device import REAL_PACK, Device
 from tools.graph import Graph, add_checkpoint, add_sampler
@@ -26,26 +26,18 @@ def test_figures_read_as_of_a_real_gpu_are_those_of_the_simulated_one(sim):
     graph.add("PreviewAny", source=add_sampler(graph, checkpoint[0], checkpoint[1]))
     gpu.client.run(graph.prompt)
     simulated, real = (Device(gpu.client, gpu=kind) for kind in (False, True))
-    of_simulated, of_real = _of_one_moment(simulated, real)
+
+    def figures(device):
+        found = device.collect()
+        return {name: found[name] for name in SAME}
+
+    of_simulated, of_real = of_one_moment(lambda: figures(simulated), lambda: figures(real))
     assert of_simulated["allocated_bytes"] > 0
     assert of_real == of_simulated
     for device in (real, simulated):
-        device.reset_peaks()
-        assert device.ledger()["peak_reserved_bytes"] == device.ledger()["reserved_bytes"]
+        now = device.reset_peaks()
+        assert now["peak_reserved_bytes"] == now["reserved_bytes"]
     assert real.free_is_pending() is False
-
-
-def _of_one_moment(simulated, real):
-    """Both figures at one moment: ComfyUI empties the cache soon after a prompt."""
-    found = []
-
-    def nothing_changed():
-        found[:] = [simulated.collect(), real.collect(), simulated.collect()]
-        found[:] = [{name: figures[name] for name in SAME} for figures in found]
-        return found[0] == found[2]
-
-    wait_until(nothing_changed)
-    return found[0], found[1]
 
 
 def test_a_smaller_gpu_is_shown_by_what_is_free_and_by_what_the_allocator_gives(sim):

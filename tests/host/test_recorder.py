@@ -121,7 +121,7 @@ def test_a_list_is_one_span_of_the_node_that_ran_for_each_item(plain):
 def test_async_nodes_overlap_and_keep_their_own_time(plain):
     client = plain.client()
     entry = client.run({
-        "1": node("TimedAsync", 0.2), "2": node("TimedAsync", 0.2),
+        "1": node("TimedAsync", 1.0), "2": node("TimedAsync", 1.0),
         "3": node("TimedWork", 0.05),
     })
     run, nodes = record(client, entry)
@@ -141,7 +141,7 @@ def test_a_lazy_node_is_not_charged_for_the_nodes_it_waits_for(plain, kind):
     own = own_times(entry)["2"][0]
     assert len(nodes["2"]["spans"]) == 2
     start, end = span_in_wall_time(run, nodes["2"], 1)
-    assert start - 0.002 <= own["began"] and own["ended"] <= end + 0.002
+    assert start - 0.05 <= own["began"] and own["ended"] <= end + 0.05
     assert_apart(nodes.values())
 
 
@@ -194,13 +194,17 @@ def test_a_prompt_without_progress_makes_its_server_not_ready(plain):
     client.post_json(setting, 1)
     try:
         prompt_id = client.queue({"1": node("TimedWork", 60)})
-        wait_until(lambda: client.get("/headroom/ready")[0] == 503)
-        reason = client.get("/headroom/ready")[1]["reason"]
-        assert re.fullmatch(r"no progress for \d+ s in TimedWork #1\.", reason)
+
+        def is_stuck():
+            status, answer = client.get("/headroom/ready")
+            sentence = r"no progress for \d+ s in TimedWork #1\."
+            return status == 503 and re.fullmatch(sentence, answer["reason"])
+
+        wait_until(is_stuck)
         assert client.get("/headroom/memory")[1]["stuck"]["said"]["template"].endswith("in {node}")
         client.interrupt()
         client.wait(prompt_id)
-        assert client.get("/headroom/ready")[0] == 200
+        wait_until(lambda: client.get("/headroom/ready")[0] == 200)
     finally:
         client.post_json(setting, 0)
 
@@ -208,7 +212,7 @@ def test_a_prompt_without_progress_makes_its_server_not_ready(plain):
 def test_a_node_that_took_longer_than_before_is_named_in_the_runs_entry_with_what_differed(plain):
     client = plain.client()
     runs = [record(client, client.run({"1": {"class_type": "TimedSeed", "inputs": {"seed": seed}}}))
-            for seed in (1, 15)]
+            for seed in (1, 40)]
     (first, _), (second, _) = runs
     (slower,) = second["slower"]
     assert first["slower"] == [] and slower["before_run"] == first["prompt_id"]

@@ -13,7 +13,7 @@ def plain(serve):
 
 def test_ram_that_a_node_takes_and_gives_back_shows_as_the_peak(plain):
     client = plain.client()
-    run, nodes = record(client, client.run({"1": node("TimedMemory", 0.3, mib=256, keep=False)}))
+    run, nodes = record(client, client.run({"1": node("TimedMemory", 1.5, mib=256, keep=False)}))
     before = nodes["1"]["rss_before_mib"]
     assert run["peak_rss_mib"] >= before + 250
     assert nodes["1"]["rss_after_mib"] < before + 100

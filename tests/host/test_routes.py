@@ -14,6 +14,7 @@ from support.timed import (
     node,
     own_times,
     wait_until,
+    wait_until_idle,
 )
 
 from tools.graph import forget_everything
@@ -29,7 +30,7 @@ def server(serve):
 @pytest.fixture
 def client(server):
     client = server.client()
-    wait_until(lambda: not client.get_json("/headroom/memory")["busy"])
+    wait_until_idle(client)
     return client
 
 
@@ -47,6 +48,7 @@ def running(client):
 def slow_model(client):
     """A loaded model that takes a second to unload."""
     client.run({"1": node("TimedSlowModel", 1.0)})
+    wait_until_idle(client)
 
 
 @pytest.mark.parametrize(("kind", "holder"), [
@@ -54,11 +56,11 @@ def slow_model(client):
 def test_a_node_that_keeps_50_mib_a_run_is_named_after_five_runs(client, kind, holder):
     forget_everything(client)  # also the node of the test before, and what it kept
     client.run({"1": node("TimedWork", 0)})  # ComfyUI lets go of it before the next prompt
-    client.post_json("/headroom/purge", {"free_ram": True})  # otherwise freed memory is reused
+    client.post_when_idle("/headroom/purge", {"free_ram": True})  # otherwise freed memory is reused
     for turn in range(5):
         prompt_id = client.queue({"leak": node(kind, turn=turn)})
         client.wait(prompt_id)
-    wait_until(lambda: not client.get_json("/headroom/memory")["busy"])
+    wait_until_idle(client)
 
     def grows():
         return client.get_json(f"/headroom/runs/{prompt_id}")["grows_over_runs"]
@@ -66,9 +68,9 @@ def test_a_node_that_keeps_50_mib_a_run_is_named_after_five_runs(client, kind, h
     if holder is None:  # the allocator may have grown
         assert [one for one in grows() if one["display_node_id"] or one["holder"]] == []
         return
-    wait_until(lambda: grows()[0]["holder"] == holder, 10)  # it is read every few seconds
+    wait_until(lambda: [one["holder"] for one in grows()] == [holder], 120)  # it is read seldom
     assert [one["class_type"] for one in grows()] == [kind]
-    assert grows()[0]["mib_a_run"] == pytest.approx(50, abs=5)
+    assert grows()[0]["mib_a_run"] == pytest.approx(50, abs=15)
     packs = client.get_json(f"/headroom/runs/{prompt_id}")["ram_held"]["packs"]
     assert {one["holder"]: one["mib"] for one in packs}[holder] >= 250
 
@@ -92,8 +94,8 @@ def test_who_holds_ram_is_told_beside_a_model_that_is_just_being_made(client):
 def test_an_offload_takes_the_model_it_names(client):
     client.run({"1": node("TimedSlowModel", 0.0), "2": node("TimedSlowModel", 0.0)})
     first, second = client.get_json("/headroom/memory")["models"][:2]
-    status, report = client.post_json("/api/headroom/offload", {"model": first["id"]})
-    assert status == 200 and "Linear" in report["text"]
+    report = client.post_when_idle("/api/headroom/offload", {"model": first["id"]})
+    assert "Linear" in report["text"]
     left = [model["id"] for model in client.get_json("/headroom/memory")["models"]]
     assert first["id"] not in left and second["id"] in left
     status, answer = client.post_json("/headroom/offload", {"model": first["id"]})
@@ -113,8 +115,7 @@ def test_after_an_offload_of_every_model_the_same_prompt_gives_the_same_picture(
     models = [model["id"] for model in client.get_json("/headroom/memory")["models"]]
     assert len(models) >= 3
     for model in models:
-        status, answer = client.post_json("/headroom/offload", {"model": model, "to": to})
-        assert status == 200, answer
+        client.post_when_idle("/headroom/offload", {"model": model, "to": to})
     assert pictures("a red cube") == before
 
 
@@ -122,9 +123,9 @@ def test_a_purge_leaves_the_models_it_is_told_to_keep(client):
     client.run({"1": node("TimedSlowModel", 0.0), "2": node("TimedSlowModel", 0.0)})
     kept = client.get_json("/headroom/memory")["models"][1]["id"]
     body = {"unload": "all but keep", "keep": [kept]}
-    assert client.post_json("/headroom/purge", body)[0] == 200
+    client.post_when_idle("/headroom/purge", body)
     assert [m["id"] for m in client.get_json("/headroom/memory")["models"]] == [kept]
-    assert client.post_json("/headroom/purge", {})[0] == 200
+    client.post_when_idle("/headroom/purge", {})
     assert client.get_json("/headroom/memory")["models"] == []
 
 

@@ -183,8 +183,11 @@ class ComfyPage:
             self.page.keyboard.press("Escape")
             self.page.evaluate(AS_NEW)
             self.page.wait_for_function(GONE)
+            self.settled()
+            self.until(self.is_quiet)  # the panel of the test before asked until it was closed
+            self.asked.clear()
             self.page.evaluate("() => { told.length = 0; }")
-            return self.settled()
+            return self
         self._before = dict.fromkeys(named)  # null is a setting's default
         self.shows = None if named else (self.url, locale)
         self.page.goto(f"{self.url}/system_stats")

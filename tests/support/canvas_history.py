@@ -56,7 +56,7 @@ def undo(comfy: Any, becomes: Becomes, key: str = "z") -> None:
         comfy.page.evaluate(FRAME)
     for released in (key, "Control"):
         comfy.page.keyboard.up(released)
-    for _ in range(60):
+    for _ in range(240):
         comfy.page.wait_for_timeout(250)
         if becomes(now := comfy.page.evaluate(PROMPT)):
             break

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from support.timed import of_one_moment
 from support.worlds import CAPACITY_MIB, CLOSE, MIB, loaded_models, sampled
 from tools import workflows
 from tools.graph import Graph, add_offload
@@ -37,20 +38,21 @@ def gauge(page, name):
 
 def ask_every_route(device, prompt_id):
     """Ask the server's routes once, and offload in both ways; what they answer is right."""
-    client, now = device.client, device.driver.device()
-    page = client.get_bytes("/headroom/metrics").decode()
+    client = device.client
+    now, (page, ready) = of_one_moment(device.driver.device, lambda: (
+        client.get_bytes("/headroom/metrics").decode(),
+        client.get_json("/headroom/ready?free_mib=1")))
     assert gauge(page, "device_driver_free_bytes") == now.free_bytes
-    ready = client.get_json("/headroom/ready?free_mib=1")
     assert ready["ready"] and ready["free_mib"] >= now.free_bytes / MIB - CLOSE
     status, answer = client.post_json("/headroom/rescue", {"prompt_id": prompt_id})
     assert status == 409 and "out-of-memory" in answer["error"]
     for limit in ("90%", "off"):
-        assert client.post_json("/headroom/limit", {"limit": limit})[0] == 200
+        client.post_when_idle("/headroom/limit", {"limit": limit})
     assert client.get_json("/headroom/limit")["limit"] == "off"
     status, told = client.post_json("/headroom/estimate", {"prompt": every_node().prompt})
     assert status == 200 and Path(TEST_CHECKPOINT).name in [one["file"] for one in told["models"]]
     if (reserve := client.get_json("/headroom/memory")["reserve_mib"]) is not None:
-        assert client.post_json("/headroom/reserve", {"mib": int(reserve)})[0] == 200
+        client.post_when_idle("/headroom/reserve", {"mib": int(reserve)})
     for to in ("CPU", "disk"):
         model = next(iter(loaded_models(device)))
         client.post_when_idle("/headroom/offload", {"model": model, "to": to})

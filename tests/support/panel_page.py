@@ -103,10 +103,11 @@ class PanelPage:
 
     def posts(self, count: int) -> None:
         """Wait until the page has asked the server for so many changes."""
-        for _ in range(200):
+        for _ in range(600):
             if len(self.posted) >= count:
                 return
             self.page.wait_for_timeout(50)
+        raise TimeoutError(f"not {count} changes, only {self.posted}")
 
     def focused(self) -> str:
         """What has the focus, by its name for keys; "" for nothing of ours."""

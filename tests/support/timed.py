@@ -33,7 +33,7 @@ def span_in_wall_time(run, item, index=0):
 
 def assert_holds(run, item, own):
     """The recorded span holds what the node saw; the two clocks differ by their resolution."""
-    slack, (start, end) = 0.002, span_in_wall_time(run, item)
+    slack, (start, end) = 0.05, span_in_wall_time(run, item)
     assert start - slack <= own["began"] and own["ended"] <= end + slack
 
 
@@ -49,6 +49,7 @@ def are_apart(spans):
 def detached(client):
     """When each model was unloaded so far, from and to."""
     entry = client.run({"1": node("TimedDetached")})
+    wait_until_idle(client)
     return json.loads(entry["outputs"]["1"]["text"][0])["detached"]
 
 
@@ -68,6 +69,23 @@ def wait_until(condition, timeout=60.0):
     while not condition():
         assert time.monotonic() < deadline, "the server did not get there"
         time.sleep(0.02)
+
+
+def wait_until_idle(client):
+    """ComfyUI shows a prompt's history a moment before its worker has finished with it."""
+    wait_until(lambda: not client.get_json("/headroom/memory")["busy"])
+
+
+def of_one_moment(figures, ask):
+    """What both give at one moment: ComfyUI empties its caches some seconds after a prompt."""
+    found = []
+
+    def nothing_changed():
+        found[:] = [figures(), ask(), figures()]
+        return found[0] == found[2]
+
+    wait_until(nothing_changed)
+    return found[:2]
 
 
 class Later(threading.Thread):

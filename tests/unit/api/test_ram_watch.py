@@ -404,8 +404,8 @@ def test_while_a_prompt_runs_ram_is_read_more_often_once_its_end_is_foreseen(
     waited, now = [], [0.0]
     monkeypatch.setattr(watch_module.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(watch_module, "ram_total_bytes", lambda: 24 * GIB)
-    monkeypatch.setattr(watch_module.threading, "Event", lambda: SimpleNamespace(
-        wait=waited.append, set=lambda: None))
+    event = SimpleNamespace(wait=waited.append, set=lambda: None)
+    monkeypatch.setattr(watch_module, "threading", SimpleNamespace(Event=lambda: event))
     found = watch()
     for now[0], left_gib in ((0.0, room_gib), (1.0, room_gib - fell_gib)):
         spared["room"] = left_gib * GIB

@@ -110,7 +110,7 @@ def test_two_servers_share_one_folder_and_never_read_a_wrong_or_partial_value(ca
         subprocess.Popen([*command, str(seed)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for seed in range(2)
     ]
-    answers = [(*worker.communicate(timeout=120), worker.returncode) for worker in workers]
+    answers = [(*worker.communicate(timeout=600), worker.returncode) for worker in workers]
     assert all(code == 0 for *_, code in answers), answers
     assert all(b"hits" in out for out, *_ in answers)
     assert not any(b"not usable" in err for _, err, _ in answers), answers

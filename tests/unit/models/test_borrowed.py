@@ -18,11 +18,11 @@ class Looked:
         self._go, self._has = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._look, args=(borrowed, [patcher]))
         self._thread.start()
-        assert self._has.wait(10)
+        assert self._has.wait(60)
 
     def _look(self, borrowed, held):
         self._has.set()
-        assert self._go.wait(10)
+        assert self._go.wait(60)
         borrowed.done_with(held)
         held.clear()
 

@@ -176,6 +176,7 @@ def test_of_servers_that_start_at_once_each_has_its_file(tmp_path, monkeypatch):
         return QueueFile(path)
 
     other = threading.Thread(target=start)
+    monkeypatch.setattr(module, "STARTING_SECONDS", 60.0)
     monkeypatch.setattr(module, "new_file", not_locked_yet)
     start()
     other.join(60)
@@ -286,7 +287,7 @@ def test_while_comfyui_validates_what_was_left_prompts_begin_and_somebody_may_di
     def validated(prompt_id, prompt, outputs):
         other = threading.Thread(target=server.discard, daemon=True)
         other.start()
-        other.join(10)
+        other.join(60)
         assert not other.is_alive()
         return outputs
 
