@@ -136,9 +136,6 @@ def servers(comfyui, tmp_path_factory):
     """The servers of this process, which modules share; see `support.servers`."""
     from support.servers import Servers, frontend_words
 
-    from tools import client
-
-    client.PROMPT_SECONDS = 600.0  # several test processes and their servers may share two cores
     pool = Servers(comfyui, tmp_path_factory.mktemp, frontend_words(os.environ))
     _pools.append(pool)
     yield pool

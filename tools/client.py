@@ -14,7 +14,7 @@ from typing import Any
 
 from .events import EventStream, Unfinished
 
-POLL_SECONDS, PROMPT_SECONDS = 0.05, 120.0  # the latter where a call names no time
+POLL_SECONDS = 0.05
 # The node pack's table of errors; read, since importing the pack takes torch.
 ERRORS = Path(__file__).resolve().parent.parent / "headroom" / "base" / "errors.json"
 
@@ -176,12 +176,11 @@ class Client:
         entry = self.get_json(f"/history/{prompt_id}").get(prompt_id)
         return None if entry is None else dict(entry)
 
-    def wait(self, prompt_id: str, timeout: float | None = None) -> dict[str, Any]:
+    def wait(self, prompt_id: str, timeout: float = 600.0) -> dict[str, Any]:
         """The history entry once the prompt has finished, however it ended.
 
         Unfinished, a TimeoutError, when it has not finished after `timeout` seconds.
         """
-        timeout = PROMPT_SECONDS if timeout is None else timeout
         deadline = time.monotonic() + timeout
         while (entry := self.history(prompt_id)) is None:
             if time.monotonic() > deadline:
@@ -190,7 +189,7 @@ class Client:
         return entry
 
     def run(
-        self, prompt: Mapping[str, Any], *, timeout: float | None = None, **queue_arguments: Any
+        self, prompt: Mapping[str, Any], *, timeout: float = 600.0, **queue_arguments: Any
     ) -> dict[str, Any]:
         """Queue, wait, and return the history entry; its key `prompt_id` is added.
 
