@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .cache import HOME_VARIABLE, cache_home
+from .cache import HOME_VARIABLE, cache_home, process_lock
 from .commands import run_logged
 
 UV = "uv==0.13.9"
@@ -28,10 +28,11 @@ def pip_python() -> Path:
     """A Python with pip and uv, made at the first call."""
     folder = cache_home() / UV.replace("==", "-")
     python = interpreter(folder)
-    if not (folder / "headroom-complete").exists():
-        run_logged([sys.executable, "-m", "venv", "--clear", folder], "installation of uv")
-        run_logged([python, "-m", "pip", "install", "--retries", "5", UV], "installation of uv")
-        (folder / "headroom-complete").touch()
+    with process_lock(cache_home() / "locks" / f"{folder.name}.lock"):
+        if not (folder / "headroom-complete").exists():
+            run_logged([sys.executable, "-m", "venv", "--clear", folder], "installation of uv")
+            run_logged([python, "-m", "pip", "install", "--retries", "5", UV], "installation of uv")
+            (folder / "headroom-complete").touch()
     return python
 
 

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/requirements.txt")
 
-from support.doors import OpenDoor, wait_until  # noqa: E402
+from support.doors import LONGEST_SECONDS, OpenDoor, wait_until  # noqa: E402
 from support.prompts import sampling  # noqa: E402
 
 from farm.worker import Patience  # noqa: E402
@@ -27,7 +27,8 @@ def test_the_page_queues_three_cancels_one_and_shows_progress_and_the_picture(do
     waiting = comfy.until(lambda: comfy.get("/queue")["queue_pending"])
     cancelled = max((number, prompt_id) for number, prompt_id, *_ in waiting)[1]
     comfy.page.evaluate("id => app.api.deleteItem('queue', id)", cancelled)
-    history = comfy.until(lambda: len(found := comfy.get("/history")) == 2 and found)
+    history = comfy.until(lambda: len(found := comfy.get("/history")) == 2 and found,
+                          timeout=LONGEST_SECONDS)
     assert cancelled not in history and not any(comfy.get("/queue").values())
     comfy.page.wait_for_function(
         "() => Object.values(app.nodeOutputs ?? {}).some(out => out.images?.length)")

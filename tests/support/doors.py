@@ -21,9 +21,9 @@ from farm.worker import Patience, Worker
 from support import fake_comfy
 
 LONGEST_SECONDS = 240  # Ray Serve on a busy machine with two cores
-PATIENCE = Patience(start=60.0, silent=30.0, prompt=120.0)
-IMPATIENT = Patience(start=60.0, silent=1.0, prompt=120.0)  # with a server that is made silent
-ANSWER_SECONDS = 60
+ANSWER_SECONDS = 60  # of a door on such a machine
+PATIENCE = Patience(start=60, silent=30, prompt=120)
+IMPATIENT = Patience(start=60, silent=1, prompt=120)  # where a server falls silent
 
 
 def wait_until(condition):
@@ -44,10 +44,10 @@ def processes(are_meant, among=None):
     return found
 
 
-def own_servers(folder, mib=None):
-    """The processes of the servers that a farm started in this folder: another test has others."""
-    return processes(lambda one: (words := one.cmdline())[1:2] == [fake_comfy.__file__]
-                     and mib in (None, words[-1]) and one.cwd() == str(folder))
+def servers_in(folder, mib=""):
+    """The processes of servers that a farm started in this folder: another test has others."""
+    return processes(lambda one: one.cmdline()[1:2] == [fake_comfy.__file__]
+                     and one.cmdline()[-1].endswith(str(mib)) and one.cwd() == str(folder))
 
 
 def prompt(kind="Fake", **inputs):

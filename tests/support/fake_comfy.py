@@ -36,8 +36,8 @@ class FakeComfy(ThreadingHTTPServer):
         self.asked, self.prompts, self.history, self.records, self.files = [], {}, {}, {}, {}
         self.sockets, self.clients = {}, {}  # client → file; prompt → client
         self.silent, self.goes_on = threading.Event(), threading.Event()
-        self.goes_on.set()  # while it is not, no prompt ends
-        self.lock = threading.Lock()
+        self.goes_on.set()  # cleared: prompts do not end
+        self.lock, self.telling = threading.Lock(), threading.Lock()
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     @property
@@ -85,10 +85,8 @@ class FakeComfy(ThreadingHTTPServer):
 
     def send_frame(self, client, kind, data):
         length = bytes([len(data)]) if len(data) < 126 else b"\x7e" + struct.pack(">H", len(data))
-        try:
+        with self.telling, contextlib.suppress(KeyError, OSError):  # nobody listens
             self.sockets[client].sendall(bytes([0x80 | kind]) + length + data)
-        except (KeyError, OSError):
-            pass  # nobody listens
 
     def work(self, prompt_id, prompt, extra):
         self.tell(prompt_id, "execution_start")
@@ -100,8 +98,8 @@ class FakeComfy(ThreadingHTTPServer):
     def carry_out(self, prompt_id, prompt, extra):
         inputs = {name: value for node in prompt.values() for name, value in node["inputs"].items()}
         until = time.monotonic() + inputs.get("seconds", 0)
-        while prompt_id in self.prompts and (
-                time.monotonic() < until or not self.goes_on.is_set()):
+        while prompt_id in self.prompts and not (
+                time.monotonic() > until and self.goes_on.is_set()):
             time.sleep(0.01)
         with self.lock:
             if self.prompts.pop(prompt_id, None) is None:
@@ -200,13 +198,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Sec-WebSocket-Accept",
                          base64.b64encode(hashlib.sha1(asked.encode()).digest()).decode())
         client, sockets = query["clientId"][0], self.server.sockets
-        self.end_headers()
-        sockets[client] = self.connection
+        with self.server.telling:  # who has read the answer is told of all that follows
+            self.end_headers()
+            sockets[client] = self.connection
         self.close_connection = True
         with contextlib.suppress(OSError):
             while self.rfile.read(1):
                 pass
-        if sockets.get(client) is self.connection:  # it may have come again meanwhile
+        if sockets.get(client) is self.connection:  # its client has no newer one
             del sockets[client]
 
     def reply(self, body):

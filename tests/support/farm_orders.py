@@ -1,14 +1,16 @@
 """What a farm asks one of its servers, for the server that computes nothing."""
 
 import asyncio
+import threading
+import time
 
 from farm.keys import prompt_id_of
 from farm.prompts import asked_for
 from farm.words import Order
 from farm.worker import Patience, Worker
 
-PATIENCE = Patience(start=60.0, silent=20.0, prompt=120.0)
-IMPATIENT = Patience(start=60.0, silent=0.6, prompt=120.0)  # with a server that is made silent
+PATIENT = Patience(start=60, silent=20, prompt=120)
+SILENT = Patience(start=60, silent=0.6, prompt=120)  # where a server is to fall silent
 
 
 def asked(extra=None, kind="Fake", **inputs):
@@ -18,6 +20,16 @@ def asked(extra=None, kind="Fake", **inputs):
 
 def order(one, attempt=0, **options):
     return Order(one, prompt_id_of(one.key, "a", attempt), **options)
+
+
+def once(condition, act):
+    """Act as soon as it is so, beside the test."""
+    def look():
+        while not condition():
+            time.sleep(0.01)
+        act()
+
+    threading.Thread(target=look, daemon=True).start()
 
 
 class Waited:

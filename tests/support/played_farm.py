@@ -66,7 +66,7 @@ class Farm:
             door.close()
 
     async def _run(self, url, prompts):
-        farm = Comfy(url, 60.0)
+        farm = Comfy(url, 60)
         try:
             batch = Batch(farm, self.results, self.heard, is_own=True)
             await batch.run(iter(prompts))

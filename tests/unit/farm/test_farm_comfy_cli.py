@@ -13,7 +13,7 @@ pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/r
 from support.doors import OpenDoor, prompt, wait_until  # noqa: E402
 from support.fake_comfy import FakeComfy  # noqa: E402
 
-from tools.cache import cache_home  # noqa: E402
+from tools.cache import cache_home, process_lock  # noqa: E402
 from tools.uv import interpreter, run_uv  # noqa: E402
 
 PACKAGE = "comfy-cli==1.23.0"
@@ -24,10 +24,11 @@ def comfy():
     """Its program, in an environment of its own: it has other wishes than ours."""
     version = "{}.{}".format(*sys.version_info)
     folder = cache_home() / f"{PACKAGE.replace('==', '-')}-{version}"
-    if not (folder / "headroom-complete").exists():
-        run_uv(["venv", "--clear", "--python", sys.executable, folder], "making of comfy-cli's")
-        run_uv(["pip", "install", "--python", interpreter(folder), PACKAGE], "installation of it")
-        (folder / "headroom-complete").touch()
+    with process_lock(cache_home() / "locks" / f"{folder.name}.lock"):
+        if not (folder / "headroom-complete").exists():
+            run_uv(["venv", "--clear", "--python", sys.executable, folder], "making of comfy-cli's")
+            run_uv(["pip", "install", "--python", interpreter(folder), PACKAGE], "installation")
+            (folder / "headroom-complete").touch()
     return interpreter(folder).with_name("comfy")
 
 

@@ -9,7 +9,7 @@ pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/r
 
 import requests  # noqa: E402
 import websocket  # noqa: E402
-from support.doors import OpenDoor, prompt, wait_until  # noqa: E402
+from support.doors import ANSWER_SECONDS, OpenDoor, prompt, wait_until  # noqa: E402
 from support.fake_comfy import FakeComfy  # noqa: E402
 
 TOKEN = "s3cret"
@@ -35,7 +35,7 @@ def door(comfy, tmp_path_factory):
 @pytest.fixture(scope="module")
 def locked(comfy, tmp_path_factory):
     opened = OpenDoor(tmp_path_factory.mktemp("locked"), [comfy.url], token=TOKEN)
-    wait_until(lambda: requests.get(f"{opened.url}/object_info", timeout=60,
+    wait_until(lambda: requests.get(f"{opened.url}/object_info", timeout=ANSWER_SECONDS,
                                     headers={"X-Farm-Token": TOKEN}).status_code == 200)
     yield opened
     opened.close()
@@ -61,20 +61,22 @@ def test_without_its_token_nothing_is_queued_cancelled_freed_or_uploaded(locked,
 def test_the_token_opens_by_header_and_a_browser_by_its_address_once(locked):
     for shown in ({"X-Farm-Token": TOKEN}, {"Authorization": f"Bearer {TOKEN}"}):
         assert locked.post("/queue", {}, headers=shown).status_code == 200
-    page = requests.get(f"{locked.url}/?token={TOKEN}", timeout=60, allow_redirects=False)
+    page = requests.get(f"{locked.url}/?token={TOKEN}", timeout=ANSWER_SECONDS,
+                        allow_redirects=False)
     assert page.status_code == 303 and page.headers["location"] == "/"
     cookie = page.headers["set-cookie"].lower()
     assert "httponly" in cookie and "samesite=strict" in cookie
     assert locked.post("/queue", {}, cookies=page.cookies).status_code == 200
-    assert requests.get(f"{locked.url}/?token=wrong", timeout=60).status_code == 401
-    assert requests.get(f"{locked.url}/history", timeout=60).status_code == 401
+    assert requests.get(f"{locked.url}/?token=wrong", timeout=ANSWER_SECONDS).status_code == 401
+    assert requests.get(f"{locked.url}/history", timeout=ANSWER_SECONDS).status_code == 401
 
 
 def test_a_websocket_needs_the_token_too(locked):
     address = locked.url.replace("http", "ws") + "/ws?clientId=a"
     with pytest.raises(websocket.WebSocketBadStatusException):
-        websocket.create_connection(address, timeout=60)
-    heard = websocket.create_connection(address, timeout=60, header=[f"X-Farm-Token: {TOKEN}"])
+        websocket.create_connection(address, timeout=ANSWER_SECONDS)
+    heard = websocket.create_connection(address, timeout=ANSWER_SECONDS,
+                                        header=[f"X-Farm-Token: {TOKEN}"])
     assert json.loads(heard.recv())["type"] == "status"
     heard.close()
 
@@ -102,7 +104,7 @@ def test_the_script_of_another_page_is_turned_away(door, comfy, origin):
     b'{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "prompt_id": "' + b"a" * 300 + b'"}',
 ])
 def test_a_bad_prompt_is_one_sentence_and_nothing_is_queued(door, comfy, body):
-    answer = requests.post(door.url + "/prompt", data=body, timeout=60)
+    answer = requests.post(door.url + "/prompt", data=body, timeout=ANSWER_SECONDS)
     assert answer.status_code == 400, answer.text
     assert isinstance(answer.json()["error"]["message"], str)
     assert door.get("/farm")["remaining"] == 0
@@ -113,7 +115,7 @@ def test_a_bad_prompt_is_one_sentence_and_nothing_is_queued(door, comfy, body):
                                   b'{"delete": [[], {}, null], "prompt_id": ["x"]}',
                                   b'{"delete": ["\\ud800"], "job_ids": ["\\ud800"]}'])
 def test_a_bad_wish_changes_nothing_and_the_door_goes_on(door, comfy, path, body):
-    answer = requests.post(door.url + path, data=body, timeout=60)
+    answer = requests.post(door.url + path, data=body, timeout=ANSWER_SECONDS)
     assert answer.status_code in (200, 400)
     assert answers(door, comfy)
 
@@ -123,7 +125,7 @@ def test_a_bad_wish_changes_nothing_and_the_door_goes_on(door, comfy, path, body
     "jobs?limit=" + "9" * 20, "history?max_items=" + "9" * 20, "history?offset=x",
 ])
 def test_a_bad_query_of_a_list_is_one_sentence(door, query):
-    answer = requests.get(f"{door.url}/api/{query}", timeout=60)
+    answer = requests.get(f"{door.url}/api/{query}", timeout=ANSWER_SECONDS)
     assert answer.status_code == 400 and answer.json()["error"]
 
 
@@ -158,13 +160,14 @@ def test_a_fault_of_the_doors_own_is_no_bad_request(comfy, tmp_path, monkeypatch
     monkeypatch.setattr("farm.store.Store.page", broken)
     opened = OpenDoor(tmp_path, [comfy.url])
     try:
-        assert requests.get(f"{opened.url}/jobs", timeout=60).status_code == 500
+        assert requests.get(f"{opened.url}/jobs", timeout=ANSWER_SECONDS).status_code == 500
     finally:
         opened.close()
 
 
 def raw(door, method, path, headers=(), body=b""):
-    connection = http.client.HTTPConnection("127.0.0.1", int(door.url.rpartition(":")[2]), 20)
+    connection = http.client.HTTPConnection("127.0.0.1", int(door.url.rpartition(":")[2]),
+                                            ANSWER_SECONDS)
     connection.putrequest(method, path, skip_accept_encoding=True)
     for name, value in headers:
         connection.putheader(name, value)
@@ -210,7 +213,7 @@ def test_the_tag_of_a_server_is_taken_off_and_the_rest_is_the_servers_to_judge(d
                                      '{"type": "feature_flags", "data": 3}'])
 def test_odd_words_over_the_websocket_end_that_connection_at_most(door, comfy, message):
     address = door.url.replace("http", "ws") + "/ws?clientId=odd"
-    heard = websocket.create_connection(address, timeout=60)
+    heard = websocket.create_connection(address, timeout=ANSWER_SECONDS)
     heard.recv()
     (heard.send_binary if isinstance(message, bytes) else heard.send)(message)
     done = door.queue(prompt(seed=1))
@@ -223,6 +226,6 @@ def test_the_token_and_cookies_of_a_client_stay_with_the_door(locked, comfy, mon
     handler = comfy.RequestHandlerClass
     monkeypatch.setattr(handler, "do_GET", lambda self: (
         seen.append(dict(self.headers)), self.reply(None))[1])
-    requests.get(locked.url + "/object_info", timeout=60, cookies={"farm_token": TOKEN},
+    requests.get(locked.url + "/object_info", timeout=ANSWER_SECONDS, cookies={"farm_token": TOKEN},
                  headers={"Authorization": f"Bearer {TOKEN}", "X-Farm-Token": TOKEN})
     assert seen and TOKEN not in str(seen)

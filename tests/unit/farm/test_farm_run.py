@@ -12,10 +12,10 @@ import pytest
 pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/requirements.txt")
 
 from support import fake_comfy  # noqa: E402
-from support.doors import LONGEST_SECONDS, own_servers, wait_until  # noqa: E402
+from support.doors import LONGEST_SECONDS, servers_in, wait_until  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[3]
-SIZES_MIB = {"small": "500", "large": "4000"}
+SIZES_MIB = {"small": 500, "large": 4000}
 
 
 def prompts():
@@ -30,7 +30,7 @@ def farm(tmp_path):
     """Starts the command on a folder of its own."""
     (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, prompts())), encoding="utf-8")
     command = [sys.executable, fake_comfy.__file__, "--port", "{port}", "--mib"]
-    entries = [{"name": name, "command": [*command, mib], "folder": str(tmp_path), "gpus": 0}
+    entries = [{"name": name, "command": [*command, str(mib)], "folder": str(tmp_path), "gpus": 0}
                for name, mib in SIZES_MIB.items()]
     (tmp_path / "servers.json").write_text(json.dumps(entries), encoding="utf-8")
     words = ["run", str(tmp_path / "p.jsonl"), "--servers", str(tmp_path / "servers.json"),
@@ -60,15 +60,15 @@ def test_all_prompts_are_finished_once_though_a_server_dies_one_hangs_and_the_he
 ):
     head = farm()
     wait_until(lambda: len(results_of(tmp_path)) >= 5)
-    for process in own_servers(tmp_path, SIZES_MIB["small"]):
+    for process in servers_in(tmp_path, SIZES_MIB["small"]):
         process.send_signal(signal.SIGKILL)
     wait_until(lambda: len(results_of(tmp_path)) >= 20)
-    for process in own_servers(tmp_path, SIZES_MIB["large"]):
+    for process in servers_in(tmp_path, SIZES_MIB["large"]):
         process.send_signal(signal.SIGSTOP)
     wait_until(lambda: len(results_of(tmp_path)) >= 30)
     head.kill()
     head.wait()
-    wait_until(lambda: not own_servers(tmp_path))
+    wait_until(lambda: not servers_in(tmp_path))
     assert len(results_of(tmp_path)) < len(prompts())
     assert farm().wait(LONGEST_SECONDS) == 0, (tmp_path / "log").read_text()[-3000:]
     found = results_of(tmp_path)
@@ -79,4 +79,4 @@ def test_all_prompts_are_finished_once_though_a_server_dies_one_hangs_and_the_he
         [one] = [one for one in found
                  if one["files"][0]["name"].startswith(f"{inputs['filename_prefix']}_")]
         assert one["server"] == "large"
-    wait_until(lambda: not own_servers(tmp_path))
+    wait_until(lambda: not servers_in(tmp_path))

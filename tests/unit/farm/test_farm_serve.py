@@ -16,13 +16,7 @@ pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/r
 import psutil  # noqa: E402
 import requests  # noqa: E402
 from support import fake_comfy  # noqa: E402
-from support.doors import (  # noqa: E402
-    LONGEST_SECONDS,
-    own_servers,
-    processes,
-    prompt,
-    wait_until,
-)
+from support.doors import LONGEST_SECONDS, processes, prompt, servers_in, wait_until  # noqa: E402
 
 from farm.process import free_port  # noqa: E402
 
@@ -38,7 +32,7 @@ def serve(tmp_path):
     (tmp_path / "servers.json").write_text(json.dumps([
         {"name": "own", "command": command, "folder": str(tmp_path), "gpus": 0}]))
     words = ["serve", "--port", "0", "--servers", comfy.url, str(tmp_path / "servers.json"),
-             "--results", str(tmp_path / "results"), "--silent-seconds", "3"]
+             "--results", str(tmp_path / "results"), "--silent-seconds", "60"]
     started = []
 
     def start(*more):
@@ -71,13 +65,13 @@ def test_on_ray_serve_a_door_and_a_server_that_are_killed_come_back_and_go_on(se
                           psutil.Process(door.pid).children(recursive=True))
     replica.kill()
     wait_until(lambda: servers_of(url)[0]["state"] != "not there")
-    for process in own_servers(tmp_path):
+    for process in servers_in(tmp_path):
         process.kill()
     wait_until(lambda: servers_of(url)[0]["state"] != "not there" and all_done(url, ids))
-    wait_until(lambda: servers_of(url)[-1]["state"] == "asleep" and not own_servers(tmp_path))
+    wait_until(lambda: servers_of(url)[-1]["state"] == "asleep" and not servers_in(tmp_path))
     door.send_signal(signal.SIGTERM)
     assert door.wait(LONGEST_SECONDS) == 130
-    wait_until(lambda: not own_servers(tmp_path))
+    wait_until(lambda: not servers_in(tmp_path))
 
 
 def may_sleep(folder):
@@ -88,16 +82,15 @@ def may_sleep(folder):
 
 
 def queued(url):
-    wishes = [prompt(seconds=0.05, seed=n, filename_prefix=f"f{n}") for n in range(PROMPTS)]
-    return [requests.post(f"{url}/prompt", json={"prompt": one},
-                          timeout=LONGEST_SECONDS).json()["prompt_id"] for one in wishes]
+    graphs = [prompt(seconds=0.05, seed=n, filename_prefix=f"f{n}") for n in range(PROMPTS)]
+    return [requests.post(f"{url}/prompt", json={"prompt": graph},
+                          timeout=LONGEST_SECONDS).json()["prompt_id"] for graph in graphs]
 
 
 def history_of(url):
-    """What has ended; nothing while the door does not answer."""
     try:
         return requests.get(f"{url}/history", timeout=60).json()
-    except (requests.RequestException, ValueError):
+    except (requests.RequestException, ValueError):  # as in servers_of
         return {}
 
 
@@ -109,7 +102,7 @@ def all_done(url, ids):
 
 def servers_of(url):
     try:
-        return requests.get(f"{url}/farm", timeout=60,
+        return requests.get(f"{url}/farm", timeout=9,
                             headers={"X-Farm-Token": "s3cret"}).json()["servers"]
     except (requests.RequestException, ValueError):  # a proxy waits for a door that is away
         return [{"state": "not there"}]
@@ -122,19 +115,19 @@ def test_nothing_that_was_accepted_is_lost_and_nothing_is_there_twice_whoever_is
     url, door = start()
     ids = queued(url)
     wait_until(lambda: len(history_of(url)) >= 5)
-    for process in own_servers(tmp_path):
+    for process in servers_in(tmp_path):
         process.send_signal(signal.SIGKILL)
     wait_until(lambda: len(history_of(url)) >= 12)
     door.kill()
     door.wait()
-    wait_until(lambda: not own_servers(tmp_path))
+    wait_until(lambda: not servers_in(tmp_path))
     url, door = start()
     wait_until(lambda: all_done(url, ids))
     seeds = Counter(body["prompt"]["1"]["inputs"]["seed"] for body in comfy.posts("/prompt"))
     assert set(seeds.values()) == {1}  # an adopted server gets none twice
     door.send_signal(signal.SIGTERM)
     assert door.wait(LONGEST_SECONDS) == 130  # stopped
-    wait_until(lambda: not own_servers(tmp_path))
+    wait_until(lambda: not servers_in(tmp_path))
 
 
 def test_an_address_that_is_taken_is_one_sentence(tmp_path):

@@ -6,15 +6,15 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import aiohttp
 import pytest
+import requests
 from support import fake_comfy
 from support.doors import wait_until
-from support.farm_orders import IMPATIENT, PATIENCE, Waited, asked, order
+from support.farm_orders import PATIENT, SILENT, Waited, asked, once, order
 
 from farm.errors import known_errors
 from farm.process import PORTS, free_port
@@ -28,13 +28,14 @@ FAKE = str(Path(fake_comfy.__file__))
 posix = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
 
-def started(tmp_path, command, patience=PATIENCE):
+def started(tmp_path, command, patience=PATIENT):
     spec = ServerSpec("own", "", tuple(command), str(tmp_path))
     return Waited(spec, patience, known_errors(), tmp_path)
 
 
 def own(tmp_path):
-    return started(tmp_path, [sys.executable, FAKE, "--port", "{port}", "--mib", "700"], IMPATIENT)
+    command = [sys.executable, FAKE, "--port", "{port}", "--mib", "700"]
+    return started(tmp_path, command, SILENT)
 
 
 @posix
@@ -42,10 +43,13 @@ def own(tmp_path):
 def test_a_started_server_that_dies_or_hangs_is_lost_and_started_anew(tmp_path, sign):
     worker = own(tmp_path)
     try:
-        assert worker.start() == Facts(700, 700, True)
+        facts = worker.start()
+        assert facts == Facts(700, 700, True)
         first = worker.worker._process
-        threading.Timer(0.2, os.kill, (first.pid, sign)).start()
-        assert worker.run(order(asked(seconds=60))).ending == "lost"
+        once(lambda: requests.get(f"{facts.url}/queue").json()["queue_running"],
+             lambda: os.kill(first.pid, sign))
+        assert worker.run(order(asked(seconds=100))).ending == "lost"
+        worker.worker._patience = PATIENT
         assert worker.start() == Facts(700, 700, True)
         assert first.poll() is not None
         assert worker.run(order(asked(seed=1))).ending == "done"
@@ -145,7 +149,7 @@ def test_a_server_that_ended_before_it_was_heard_does_not_stay_idle():
         async with aiohttp.ClientSession() as session:
             listening = asyncio.ensure_future(hear(door, seat, session))
             try:
-                return await asyncio.wait_for(told, 30) is seat
+                return await asyncio.wait_for(told, 120) is seat
             finally:
                 listening.cancel()
 

@@ -1,12 +1,10 @@
 """What one server of a farm does with a prompt, over HTTP to a server that computes nothing."""
 
 import json
-import threading
 
 import pytest
-from support.doors import wait_until
 from support.fake_comfy import FakeComfy
-from support.farm_orders import IMPATIENT, PATIENCE, Waited, asked, order
+from support.farm_orders import PATIENT, SILENT, Waited, asked, once, order
 
 from farm.errors import is_out_of_memory, known_errors
 from farm.servers import ServerSpec
@@ -28,7 +26,7 @@ def comfy():
 def made(tmp_path):
     workers = []
 
-    def make(url, patience=PATIENCE):
+    def make(url, patience=PATIENT):
         workers.append(Waited(ServerSpec(url, url), patience, known_errors(), tmp_path))
         workers[-1].start()
         return workers[-1]
@@ -41,12 +39,6 @@ def made(tmp_path):
 @pytest.fixture
 def worker(comfy, made):
     return made(comfy.url)
-
-
-def once_it_runs(comfy, then):
-    """Do something when the server has a prompt."""
-    threading.Thread(target=lambda: (wait_until(lambda: comfy.prompts), then()),
-                     daemon=True).start()
 
 
 def test_a_server_tells_its_size_and_its_room(comfy, worker):
@@ -143,7 +135,9 @@ def test_a_prompt_that_a_server_has_already_is_not_queued_twice(comfy, worker):
     assert worker.run(one).ending == "done"  # in the history
     comfy.prompts[order(asked(seed=4)).prompt_id] = {}  # runs
     running = order(asked(seed=4), resumes=True)
-    threading.Timer(0.2, comfy.work, (running.prompt_id, running.asked.prompt, {})).start()
+    looks = "GET", f"/history/{running.prompt_id}", None  # it was seen in the queue before
+    once(lambda: looks in comfy.asked,
+         lambda: comfy.work(running.prompt_id, running.asked.prompt, {}))
     assert worker.run(running).ending == "done"
     assert len(comfy.posts("/prompt")) == 1
 
@@ -156,35 +150,35 @@ def test_an_abandoned_attempt_on_a_server_is_stopped_first(comfy, worker):
 
 
 def test_a_prompt_that_takes_too_long_is_stopped(comfy, made):
-    worker = made(comfy.url, Patience(silent=5.0, prompt=0.2))
+    worker = made(comfy.url, Patience(silent=60, prompt=0.2))
     outcome = worker.run(order(asked(seconds=30)))
     assert outcome.ending == "timeout"
     assert comfy.prompts == {}
 
 
 def test_a_users_interrupt_is_told_apart_from_a_failure(comfy, worker):
-    one = order(asked(seconds=60))
-    once_it_runs(comfy, comfy.prompts.clear)
-    assert worker.run(one).ending == "interrupted"
+    once(lambda: comfy.prompts, comfy.prompts.clear)
+    assert worker.run(order(asked(seconds=100))).ending == "interrupted"
 
 
 def test_a_server_that_falls_silent_is_lost_and_is_had_back(comfy, made):
-    worker = made(comfy.url, IMPATIENT)
-    once_it_runs(comfy, comfy.silent.set)
-    outcome = worker.run(order(asked(seconds=60)))
+    worker = made(comfy.url, SILENT)
+    once(lambda: comfy.prompts, comfy.silent.set)
+    outcome = worker.run(order(asked(seconds=100)))
     assert outcome.ending == "lost" and "has not answered" in outcome.text
     with pytest.raises(ServerFailed, match="does not answer"):
         worker.start()
     comfy.prompts.clear()
     comfy.silent.clear()
+    worker.worker._patience = PATIENT
     assert worker.start() == Facts(1000, 1000, True)
 
 
 def test_a_server_that_was_started_anew_meanwhile_is_noticed(comfy, worker, monkeypatch):
     monkeypatch.setattr("farm.comfy.PAUSE_SECONDS", 0.01)
-    once_it_runs(comfy, lambda: (comfy.prompts.clear(), setattr(comfy, "history", {})))
-    monkeypatch.setattr(comfy, "end", lambda *_, **__: None)
-    outcome = worker.run(order(asked(seconds=30)))
+    monkeypatch.setattr(comfy, "end", lambda *_, **__: None)  # no history
+    once(lambda: comfy.prompts, comfy.prompts.clear)
+    outcome = worker.run(order(asked(seconds=100)))
     assert outcome.ending == "lost" and "started anew" in outcome.text
 
 
