@@ -10,7 +10,7 @@ from farm.words import Order
 from farm.worker import Patience, Worker
 
 PATIENT = Patience(start=60, silent=20, prompt=120)
-SILENT = Patience(start=60, silent=0.6, prompt=120)  # where a server is to fall silent
+SILENT = Patience(start=60, silent=2, prompt=120)  # where a server is to fall silent
 
 
 def asked(extra=None, kind="Fake", **inputs):
