@@ -2,12 +2,12 @@
 
 import asyncio
 import threading
-import time
 
 from farm.keys import prompt_id_of
 from farm.prompts import asked_for
 from farm.words import Order
 from farm.worker import Patience, Worker
+from support.timed import wait_until
 
 PATIENT = Patience(start=60, silent=20, prompt=120)
 SILENT = Patience(start=60, silent=2, prompt=120)  # where a server is to fall silent
@@ -24,12 +24,7 @@ def order(one, attempt=0, **options):
 
 def once(condition, act):
     """Act as soon as it is so, beside the test."""
-    def look():
-        while not condition():
-            time.sleep(0.01)
-        act()
-
-    threading.Thread(target=look, daemon=True).start()
+    threading.Thread(target=lambda: (wait_until(condition), act()), daemon=True).start()
 
 
 class Waited:

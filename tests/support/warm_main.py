@@ -111,11 +111,13 @@ def _code(pid: int, codes: dict[int, int]) -> int | None:
 def _fork(files: list[int]) -> int:
     """Fork a child that leads a group of its own before this returns."""
     read, write = os.pipe()
-    pid = os.fork()
+    parent, pid = os.getpid(), os.fork()
     if pid == 0:
         os.close(read)
         os.setsid()
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it died before the kernel was asked
+            os._exit(1)
         os.close(write)
         return 0
     os.close(write)

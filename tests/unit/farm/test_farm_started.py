@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 import requests
 from support import fake_comfy
-from support.doors import wait_until
 from support.farm_orders import PATIENT, SILENT, Waited, asked, once, order
+from support.timed import wait_until
 
 from farm.errors import known_errors
 from farm.process import PORTS, free_port
