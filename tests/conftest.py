@@ -23,7 +23,7 @@ sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != RO
 LONG = ("test_moved_host", "test_oom_guard", "test_advice", "test_packs", "test_fake_cuda_bytes",
         "test_workflows", "test_oom_guard_parts", "test_fit", "test_canvas", "test_same_facts")
 # Unit tests that wait for Ray most of their time: others compute meanwhile, and not at the end.
-WAITING = ("test_farm_serve", "test_farm_on_two_nodes", "test_farm_batch", "test_farm_run")
+WAITING = tuple(f"unit/farm/test_{name}.py" for name in ("serve", "replicas", "client", "cli_run"))
 _pools: list[Any] = []  # of running servers, in this process
 
 
@@ -60,9 +60,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     beginning and the short ones at the end let all of them end together.
     """
     files = list(dict.fromkeys(item.path for item in items))
-    folders = [path.relative_to(ROOT / "tests").parts[0] for path in files]
-    kinds = [1 if path.stem in WAITING else {"browser": 0, "unit": 2}.get(folder, 1)
-             for path, folder in zip(files, folders, strict=True)]
+    names = [path.relative_to(ROOT / "tests").as_posix() for path in files]
+    kinds = [1 if name in WAITING else {"browser": 0, "unit": 2}.get(name.partition("/")[0], 1)
+             for name in names]
     place = {
         path: (kind == 2, path.stem not in LONG, kinds[:index].count(kind) / kinds.count(kind))
         for index, (path, kind) in enumerate(zip(files, kinds, strict=True))

@@ -4,9 +4,9 @@ It is as in 0.3.75 and 0.33.0; tests/host/test_recorder_runs.py asks the real on
 """
 
 import asyncio
-import importlib
-import sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
+
+from support.comfyui import on_comfyui
 
 
 class ProgressHandler:
@@ -82,35 +82,17 @@ class Execution:
         webui.registry = self.registry  # a circle, as ComfyUI's own handler makes one
         self.registry.register_handler(webui)
 
-    def modules(self):
-        """What `import` gives of it, by name."""
-        cache = _AwaitedCache if self.awaits_cache else _Cache
-        parts = {
-            "comfy_execution": {},
-            "comfy_execution.progress": {
-                "ProgressHandler": ProgressHandler, "get_progress_state": self.get_progress_state,
-                "reset_progress_state": self.reset_progress_state},
-            "comfy_execution.graph": {"DynamicPrompt": DynamicPrompt},
-            "comfy_execution.caching": {"NullCache": cache},
-            "execution": {"nodes": SimpleNamespace()},
-        }
-        found = {}
-        for name, contents in parts.items():
-            found[name] = ModuleType(name)
-            vars(found[name]).update(contents)
-        return found
-
 
 def prompt_events(execution, monkeypatch):
-    """Import headroom/host/prompt_events.py as beside this executor."""
-    for name, module in execution.modules().items():
-        monkeypatch.setitem(sys.modules, name, module)
-    for name in ("headroom.host.prompt_nodes", "headroom.host.prompt_events"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    module = importlib.import_module("headroom.host.prompt_events")
-    for name in ("headroom.host.prompt_nodes", "headroom.host.prompt_events"):
-        monkeypatch.setitem(sys.modules, name, sys.modules[name])
-    return module
+    """headroom/host/prompt_events.py as beside this executor."""
+    cache = _AwaitedCache if execution.awaits_cache else _Cache
+    return on_comfyui(
+        monkeypatch, "prompt_nodes", "prompt_events", execution={"nodes": SimpleNamespace()},
+        comfy_execution__caching={"NullCache": cache},
+        comfy_execution__graph={"DynamicPrompt": DynamicPrompt},
+        comfy_execution__progress={
+            "ProgressHandler": ProgressHandler, "get_progress_state": execution.get_progress_state,
+            "reset_progress_state": execution.reset_progress_state})
 
 
 async def _nothing():

@@ -1,5 +1,7 @@
 """A stand-in for ComfyUI: models in their patchers, and its list of loaded models."""
 
+import contextlib
+
 import torch
 
 MIB = 1 << 20
@@ -83,3 +85,33 @@ class Host:
 
     def unloadable_bytes(self, entry):
         return entry.model.size
+
+
+class GuardHost:
+    """headroom/host/guard.py on a ComfyUI that streams, records and leaves out nothing."""
+
+    recording_paused = contextlib.nullcontext
+
+    def __init__(self, **functions):
+        vars(self).update(functions)
+
+    def buffers_bytes(self):
+        return 0
+
+    def buffers_needed_bytes(self, patchers):
+        return 0
+
+    def estimated_bytes(self, *_):
+        return 1.0
+
+    def _no(self, *_):
+        return False
+
+    has_half_pages = is_interrupt = is_host_oom = foreign_wrappers = is_injected = _no
+    has_foreign_parts = says_left_out = _no
+
+    def _nothing(self, *_):
+        return None
+
+    check_interrupt = settle_streaming = start_sampling = end_sampling = load_again = _nothing
+    clip_on_cpu = wire_type_of = _nothing

@@ -31,6 +31,7 @@ from headroom.record.text import record_text
 from headroom.rescue.kept_queue import KeptQueue
 from support.calls import Changing
 from support.hosts import Host
+from support.models import Encoder
 
 ASKED = [
     ("GET", "/headroom/memory", None), ("GET", "/headroom/runs", None),
@@ -43,14 +44,6 @@ ASKED = [
     ("POST", "/headroom/rescue", {"prompt_id": "p"}), ("POST", "/headroom/peaks", {}),
     ("GET", "/headroom/limit", None), ("POST", "/headroom/limit", {"limit": "off"}),
 ]
-
-
-class Encoder:
-    def tokenize(self, text):
-        return text
-
-    def encode_from_tokens_scheduled(self, tokens):
-        return [[torch.zeros(1, 2), {"pooled_output": torch.zeros(1)}]]
 
 
 class Graph:

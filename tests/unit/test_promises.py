@@ -1,4 +1,4 @@
-"""CONTRIBUTING's table leads from each promise to a test that is there."""
+"""Tests are found: from a promise by CONTRIBUTING's table, from a module by its name."""
 
 import re
 from pathlib import Path
@@ -14,3 +14,15 @@ def test_every_test_that_holds_a_promise_is_there():
     gone = [(file, words) for file, words in wanted
             if words not in (ROOT / "tests" / file).read_text("utf-8")]
     assert gone == []
+
+
+def test_each_unit_test_is_named_after_a_module_of_its_folder():
+    lost = []
+    for file in (ROOT / "tests/unit").glob("*/test_*.py"):
+        name = file.parent.name
+        folder = next(one for one in (ROOT / "headroom" / name, ROOT / name) if one.is_dir())
+        own = {path.stem for path in folder.glob("*.py")}
+        parts = file.stem.split("_")
+        if name != "lab" and not own & {"_".join(parts[1:end]) for end in range(2, len(parts) + 1)}:
+            lost.append(f"{name}/{file.name}")
+    assert lost == []

@@ -1,9 +1,10 @@
 """The live reserve: where comfy-aimdo offers it, and nowhere else."""
 
 import sys
-from types import ModuleType, SimpleNamespace
 
 import pytest
+from support.comfyui import stand_in
+from support.hosts import Host
 
 from headroom.actions import reserve as actions
 from headroom.base.device import MIB
@@ -17,11 +18,10 @@ LEAST = 256 * MIB
 @pytest.fixture
 def control(monkeypatch):
     """comfy_aimdo.control as 0.6.0 has it: one value, at least 256 MiB in effect."""
-    module = ModuleType(reserve.CONTROL)
-    module.value = 512 * MIB
-    module.get_simple_vram_headroom = lambda: module.value
-    module.set_simple_vram_headroom = lambda wanted: setattr(module, "value", max(wanted, LEAST))
-    monkeypatch.setitem(sys.modules, reserve.CONTROL, module)
+    module = stand_in(
+        monkeypatch, reserve.CONTROL, value=512 * MIB,
+        get_simple_vram_headroom=lambda: module.value,
+        set_simple_vram_headroom=lambda wanted: setattr(module, "value", max(wanted, LEAST)))
     return module
 
 
@@ -29,9 +29,8 @@ def control(monkeypatch):
 def host(monkeypatch):
     card = DeviceMemory("cuda:0", "Card", 8000 * MIB, 1, 1, 1, 1)
     monkeypatch.setattr(actions, "snapshot", lambda: Snapshot((card,), 1, 1))
-    found = SimpleNamespace(
-        reserve_bytes=reserve.reserve_bytes, set_reserve_bytes=reserve.set_reserve_bytes,
-        executing_node=lambda: (None, None))
+    found = Host()
+    found.reserve_bytes, found.set_reserve_bytes = reserve.reserve_bytes, reserve.set_reserve_bytes
     monkeypatch.setattr(actions, "current_host", lambda: found)
     monkeypatch.setattr(reserve, "has_dynamic_vram", lambda: True)
 

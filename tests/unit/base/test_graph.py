@@ -3,7 +3,6 @@
 import pytest
 
 from headroom.base.graph import Graph
-from headroom.base.guards import is_inserted
 from headroom.base.prompt_node import MAX_TITLE, title_given
 
 
@@ -16,14 +15,6 @@ from headroom.base.prompt_node import MAX_TITLE, title_given
 ])
 def test_a_title_is_text_of_some_length_or_there_is_none(node, title):
     assert title_given(node) == title
-
-
-@pytest.mark.parametrize(("node_id", "ours"), [
-    ("headroom-guard-4-0", True), ("11.0.0.headroom-guard-4-0", True), ("4", False),
-    ("my.headroom.4", False), (None, False),
-])
-def test_a_guard_of_ours_is_known_in_every_turn_of_a_loop(node_id, ours):
-    assert is_inserted(node_id) is ours
 
 
 @pytest.mark.parametrize("output", [float("nan"), float("inf"), float("-inf"), 10**400])

@@ -1,6 +1,93 @@
-"""Phrases that tell their template and values beside their English text."""
+"""A phrase tells its template and values; it is written once, and exactly these are in Chinese."""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
 
 from headroom.base.said import joined, said, said_json
+
+ROOT = Path(__file__).parents[3]
+CHINESE = json.loads((ROOT / "locales/zh/main.json").read_text("utf-8"))["Headroom"]
+TABLE = json.loads((ROOT / "headroom/base/errors.json").read_text("utf-8"))
+EXPLAINED = {row[what] for row in TABLE["errors"] for what in ("what", "why")} | {
+    one["text"] for one in TABLE["do"].values()}
+NO_SOURCES = ("said.py", "error_table.py")  # this one says what is in the table
+IN_JS = re.compile(r'\b(?:t|phrase|words\(\))\(\s*("(?:[^"\\]|\\.)*")')
+
+
+def tables(module):
+    """The tables of texts that a module has at its top, by name."""
+    return {node.targets[0].id: [text.value for text in node.value.values]
+            for node in module.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)
+            and all(isinstance(text, ast.Constant) for text in node.value.values)}
+
+
+def choices(given, known):
+    """The templates that an argument can be: a text, one of two, or one of a table."""
+    match given:
+        case ast.Constant(value=str(text)):
+            return [text]
+        case ast.IfExp(body=one, orelse=other):
+            return choices(one, known) + choices(other, known)
+        case ast.Subscript(value=ast.Name(id=name)) if name in known:
+            return known[name]
+    raise AssertionError(f"line {given.lineno}: no template is written here: {ast.unparse(given)}")
+
+
+def told(source):
+    """(template, the names of its values) of every call of `said` and `joined` in a source."""
+    module = ast.parse(source)
+    known = tables(module)
+    for call in ast.walk(module):
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ("said", "joined"):
+            names = {keyword.arg for keyword in call.keywords}
+            for template in choices(call.args[0], known):
+                yield template, None if None in names else names
+
+
+def sources(folder, pattern):
+    paths = sorted((ROOT / folder).rglob(pattern))
+    return [path.read_text("utf-8") for path in paths if path.name not in NO_SOURCES]
+
+
+PYTHON = [found for source in sources("headroom", "*.py") for found in told(source)]
+SCRIPTS = sources("js", "*.js")
+IN_SCRIPTS = {json.loads(text) for source in SCRIPTS for text in IN_JS.findall(source)}
+TEMPLATES = {template for template, _ in PYTHON} | IN_SCRIPTS | EXPLAINED
+
+
+def placeholders(text):
+    return set(re.findall(r"\{(\w+)\}", text))
+
+
+def test_every_phrase_is_there_in_chinese_with_the_same_values():
+    assert len(PYTHON) > 180 and len(IN_SCRIPTS) > 100
+    assert not TEMPLATES - set(CHINESE)
+    assert not [text for text, chinese in CHINESE.items()
+                if placeholders(text) != placeholders(chinese)]
+
+
+def test_no_translation_is_left_without_a_phrase():
+    assert not set(CHINESE) - TEMPLATES
+
+
+def test_a_phrase_of_the_server_gets_every_value_that_it_names():
+    assert not [template for template, names in PYTHON
+                if names is not None and not placeholders(template) <= names]
+
+
+def test_a_phrase_of_the_page_is_written_as_a_text_that_can_be_found():
+    assert not [call for source in SCRIPTS for call in re.findall(r"\bt\([`'].*", source)]
+
+
+@pytest.mark.parametrize("source", ['said(f"{x} freed")', "said(text)", 'said("a" + "b")'])
+def test_a_phrase_that_cannot_be_read_from_the_source_is_refused(source):
+    with pytest.raises(AssertionError, match="no template is written here"):
+        list(told(source))
 
 
 def test_a_phrase_is_its_template_filled_with_amounts_as_they_are_written():

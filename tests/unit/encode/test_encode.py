@@ -1,30 +1,12 @@
 """Encode to CPU with doubles for the encoder: what is encoded, kept, released and reported."""
 
 import pytest
-import torch
+from support.models import Encoder
 
 from headroom.encode import turn as encode_turn
 from headroom.encode.cache_key import EmbeddingLookup
 from headroom.encode.disk_cache import EmbeddingCache
 from headroom.encode.encode import encode_to_cpu, split_prompts
-
-
-class Encoder:
-    """A CLIP double: the embedding of a prompt is its length, a slice of a larger buffer."""
-
-    def __init__(self, extra=None):
-        self.asked = []
-        self.extra = extra or {}
-        self.buffer = torch.arange(1000.0)
-
-    def tokenize(self, text):
-        return list(text)
-
-    def encode_from_tokens_scheduled(self, tokens):
-        assert torch.is_inference_mode_enabled()
-        self.asked.append("".join(tokens))
-        view = self.buffer[len(tokens) : len(tokens) + 2]
-        return [[view, {"pooled_output": view[:1], **self.extra}]]
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from support.calls import Changing, recovered
+from support.calls import OOM_TEXT, Changing, recovered
+from support.hosts import GuardHost
 
 from headroom.guard import left_out
 from headroom.guard import recover as oom_recover
@@ -13,13 +14,13 @@ from headroom.guard.errors import OomGuardError
 from headroom.guard.left_out import listen, watching
 from headroom.measure import journal
 
-OOM = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 64.00 MiB.")
+OOM = torch.OutOfMemoryError(OOM_TEXT)
 
 
 @pytest.fixture(autouse=True)
 def host(monkeypatch):
     """A host whose function `leaves_out` catches and logs, as ComfyUI's LoRA adapters do."""
-    adapter = SimpleNamespace(says_left_out=lambda record: record.funcName == "leaves_out")
+    adapter = GuardHost(says_left_out=lambda record: record.funcName == "leaves_out")
     monkeypatch.setattr(left_out, "guard_host", lambda: adapter)
     monkeypatch.setattr(left_out._listener, "_noted", None)
 

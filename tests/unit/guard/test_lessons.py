@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.calls import Changing, Failing
+from support.hosts import MIB, Entry, Host, Patcher
 from support.shortages import GPU, lacking
 
 from headroom.guard import lessons, weights
@@ -12,14 +13,11 @@ from headroom.guard.call import GuardOptions
 from headroom.guard.lack import Lack
 from headroom.guard.recover import recover
 
-MIB = 1 << 20
-
 
 @pytest.fixture
 def host(monkeypatch):
     """A host with that many free bytes and no loaded weights."""
-    found = SimpleNamespace(free=100 * MIB, loaded_entries=list, unloadable_bytes=lambda e: 0)
-    found.available_bytes = lambda device: found.free
+    found = Host(free_bytes=100 * MIB)
     monkeypatch.setattr(lessons, "current_host", lambda: found)
     lessons.forget_all()
     yield found
@@ -33,33 +31,32 @@ def recall(kind):
 def test_a_lesson_counts_while_there_is_no_more_memory(host):
     lessons.learn("kind", "way", lessons.room_bytes(GPU), missing_bytes=30 * MIB)
     assert recall("kind") == "way"
-    host.free = 60 * MIB
+    host.free_bytes = 60 * MIB
     assert recall("kind") == "way"
-    host.free = 129 * MIB
+    host.free_bytes = 129 * MIB
     assert recall("kind") == "way"
     assert recall("another kind") is None
 
 
 def test_a_lesson_is_forgotten_when_what_was_missing_is_free(host):
     lessons.learn("kind", "way", lessons.room_bytes(GPU), missing_bytes=30 * MIB)
-    host.free = 130 * MIB
+    host.free_bytes = 130 * MIB
     assert recall("kind") is None
-    host.free = 100 * MIB
+    host.free_bytes = 100 * MIB
     assert recall("kind") is None
 
 
 def test_a_few_megabytes_more_do_not_make_it_forget(host):
     lessons.learn("kind", "way", lessons.room_bytes(GPU), missing_bytes=1)
-    host.free = 101 * MIB
+    host.free_bytes = 101 * MIB
     assert recall("kind") == "way"
 
 
 def test_weights_that_can_go_count_as_free(host):
-    entry = SimpleNamespace(device=GPU)
-    host.loaded_entries, host.unloadable_bytes = lambda: [entry], lambda e: 40 * MIB
-    host.free = 60 * MIB
+    host.entries = [Entry(Patcher(device=GPU, size=40 * MIB))]
+    host.free_bytes = 60 * MIB
     lessons.learn("kind", "way", lessons.room_bytes(GPU), missing_bytes=20 * MIB)
-    host.loaded_entries, host.free = list, 100 * MIB
+    host.entries, host.free_bytes = [], 100 * MIB
     assert recall("kind") == "way"
 
 
@@ -127,10 +124,10 @@ def test_a_failure_of_which_nobody_knows_what_it_lacked_teaches_nothing(host, en
 
 def test_memory_that_a_call_keeps_at_its_end_does_not_count_as_less_room(host, lacked):
     def keeps():
-        host.free = 20 * MIB
+        host.free_bytes = 20 * MIB
 
     call_of("kind", failures=1, then=keeps)
-    host.free = 100 * MIB
+    host.free_bytes = 100 * MIB
     assert recall("kind") is not None
 
 

@@ -1,6 +1,7 @@
-"""A recovery: the order of its changes, its limits, errors that pass, tensors that are freed."""
+"""A recovery: the order of its changes, its limits, errors that pass, what is told of it."""
 
 import gc
+import time
 import weakref
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,16 +9,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 from support.calls import OOM_TEXT, Changing, Failing, recovered
+from support.hosts import MIB, GuardHost
+from support.shortages import GPU
 
 from headroom.guard import attempt, weights
 from headroom.guard import recover as oom_recover
-from headroom.guard.attempt import Failure, is_recovering
+from headroom.guard.attempt import is_recovering
 from headroom.guard.errors import OomGuardError
 from headroom.guard.lack import Lack
+from headroom.guard.recover import TIDIED
 from headroom.measure.snapshot import Snapshot
-
-MIB = 1 << 20
-GPU = torch.device("cuda:0")
 
 
 def test_a_call_that_does_not_fail_is_run_as_it_comes():
@@ -144,16 +145,6 @@ def test_any_other_error_passes_untouched_with_its_traceback(error):
     assert frames["deep"].frame.f_locals["kept"] is local
 
 
-def test_another_error_in_a_retry_passes_untouched():
-    errors = iter([torch.OutOfMemoryError(OOM_TEXT), ValueError("the second try")])
-
-    def call():
-        raise next(errors)
-
-    with pytest.raises(ValueError, match="the second try"):
-        recovered(call, cuts=5)
-
-
 def test_an_interrupt_between_attempts_ends_the_recovery(monkeypatch):
     class Interrupt(Exception):
         """An ordinary Exception, as on the oldest supported host."""
@@ -161,41 +152,11 @@ def test_an_interrupt_between_attempts_ends_the_recovery(monkeypatch):
     def check():
         raise Interrupt
 
-    monkeypatch.setattr(oom_recover, "guard_host", lambda: SimpleNamespace(check_interrupt=check))
+    monkeypatch.setattr(oom_recover, "guard_host", lambda: GuardHost(check_interrupt=check))
     call = Failing(99)
     with pytest.raises(Interrupt):
         recovered(call, cuts=5)
     assert call.calls == 1
-
-
-def test_no_tensor_of_the_failed_call_is_alive_when_memory_is_tidied(monkeypatch):
-    alive = []
-    watched = []
-
-    def inner(x):
-        y = x + 1
-        watched.append(weakref.ref(y))
-        raise torch.OutOfMemoryError(OOM_TEXT)
-
-    def call():
-        if len(watched) >= 3:
-            return "done"
-        middle = torch.ones(4)
-        watched.append(weakref.ref(middle))
-        try:
-            return inner(middle)
-        except RuntimeError as error:
-            kept = middle * 2
-            watched.append(weakref.ref(kept))
-            raise torch.OutOfMemoryError(OOM_TEXT) from error
-
-    def tidy():
-        gc.collect()
-        alive.append([ref() for ref in watched])
-
-    monkeypatch.setattr(oom_recover, "tidy", tidy)
-    assert recovered(call) == "done"
-    assert alive == [[None, None, None]]
 
 
 def test_of_two_nested_guards_the_outer_one_handles_the_failure():
@@ -243,9 +204,45 @@ def test_after_a_failure_the_thread_is_ready_for_the_next_call():
     assert recovered(Failing(1)) == "done"
 
 
-def test_a_failure_that_left_such_a_page_has_its_model_loaded_anew(monkeypatch):
-    host = SimpleNamespace(buffers_bytes=lambda: 0, has_half_pages=lambda: True)
-    monkeypatch.setattr(attempt, "guard_host", lambda: host)
-    assert Failure.of(torch.OutOfMemoryError("CUDA out of memory")).is_incomplete
-    host.has_half_pages = lambda: False
-    assert not Failure.of(torch.OutOfMemoryError("CUDA out of memory")).is_incomplete
+# ---------------------------------------------------------------- what is told of it
+
+
+def test_every_attempt_is_noted_with_what_it_did_and_whether_it_helped(entries):
+    recovered(Failing(2), cuts=1)
+    assert [(e.attempt, e.action, e.recovered) for e in entries] == [
+        (1, TIDIED, None), (1, TIDIED, False), (2, "cut to 1", None), (2, "cut to 1", True),
+    ]
+    assert all("Tried to allocate 64.00 MiB" in e.error for e in entries)
+
+
+def test_an_attempt_is_told_before_the_call_is_tried_again(entries):
+    seen = []
+
+    def call():
+        seen.append([entry.recovered for entry in entries])
+        if len(seen) == 1:
+            raise torch.OutOfMemoryError(OOM_TEXT)
+
+    before = time.perf_counter()
+    recovered(call)
+    assert seen == [[], [None]]
+    assert [entry.recovered for entry in entries] == [None, True]
+    assert entries[0].number == entries[1].number
+    assert before <= entries[0].at <= time.perf_counter()
+
+
+def test_an_attempt_that_ends_in_another_error_did_not_help(entries):
+    errors = iter([torch.OutOfMemoryError(OOM_TEXT), ValueError("the second try")])
+
+    def call():
+        raise next(errors)
+
+    with pytest.raises(ValueError, match="the second try"):
+        recovered(call)
+    assert [entry.recovered for entry in entries] == [None, False]
+
+
+def test_the_final_error_is_written_into_the_journal(entries):
+    with pytest.raises(OomGuardError) as caught:
+        recovered(Failing(9))
+    assert entries[-1].text == str(caught.value)

@@ -5,7 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from support.hosts import GuardHost
+from support.models import VAE
 
+from headroom.base.device import MIB
 from headroom.guard import upscaler
 from headroom.guard.call import GuardOptions, Plan
 from headroom.guard.lack import Lack
@@ -18,9 +21,6 @@ from headroom.guard.tiles import (
 )
 from headroom.guard.upscaler import _Upscaling, guard_upscaler
 from headroom.guard.vae import _VAECall, guard_vae
-
-MIB = 1 << 20
-GPU = torch.device("cuda:0")
 
 NOTHING_KNOWN = Lack("device")
 
@@ -103,28 +103,16 @@ def test_parts_of_a_batch_join_to_the_batch():
     assert joined_images(images_apart(value, None)) is value
 
 
-class Decoder:
-    """SD1.5's VAE at 1024x1024: ComfyUI's own tile takes 366 MiB of the 1,089 that it expects."""
-
-    first_stage_model, latent_dim, vae_dtype = torch.nn.Linear(1, 1), 2, torch.float16
-
-    def __init__(self):
-        self.patcher = SimpleNamespace(model=torch.nn.Linear(1, 1), load_device=GPU,
-                                       model_size=lambda: 8)
-
-    def decode(self, samples):
-        raise NotImplementedError
+class Decoder(VAE):
+    """SD1.5's at 1024x1024: ComfyUI's own tile takes 366 MiB of the 1,089 that it expects."""
 
     def memory_used_decode(self, shape, dtype):
         return 1089 * MIB * shape[-1] * shape[-2] / 64**2
 
-    def spacial_compression_decode(self):
-        return 8
-
 
 @pytest.mark.parametrize(("room", "tile"), [(373, 64), (360, 48)])
 def test_comfyuis_own_tile_is_taken_down_to_where_it_just_fits(room, tile):
-    method = guard_vae(Decoder(), GuardOptions()).decode
+    method = guard_vae(Decoder(device="cuda:0"), GuardOptions()).decode
     call = _VAECall(method, torch.zeros(1, 4, 128, 128), (), {})
     lack = Lack("device", None, 256, 716 * MIB, 1089 * MIB, room * MIB)
     assert call.smaller(Plan(), lack).tile == tile
@@ -151,8 +139,7 @@ def test_tiles_of_an_upscale_model_have_the_sizes_that_its_network_takes(monkeyp
     def tiled(image, function, tile, *_):
         return torch.cat([function(part) for part in image.split(tile, -1)], -1)
 
-    host = SimpleNamespace(tiled_scale=tiled, load_again=lambda patchers: None)
-    monkeypatch.setattr(upscaler, "guard_host", lambda: host)
+    monkeypatch.setattr(upscaler, "guard_host", lambda: GuardHost(tiled_scale=tiled))
     image = torch.arange(3 * 8 * 120.0).reshape(1, 3, 8, 120)
     assert torch.equal(guard_upscaler(Descriptor(), GuardOptions())(image), image)
 

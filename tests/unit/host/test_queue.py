@@ -2,11 +2,10 @@
 
 import contextlib
 import heapq
-import importlib
-import sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
+from support.comfyui import on_comfyui
 
 
 class PromptQueue:
@@ -27,21 +26,12 @@ class PromptQueue:
 @pytest.fixture
 def host(monkeypatch):
     """headroom/host/queue.py with an empty queue."""
-    server = SimpleNamespace(instance=SimpleNamespace(prompt_queue=PromptQueue()))
     names = ("cached_now", "caches_of", "change_marks", "node_of", "shown_nodes")
-    parts = {"comfy": {}, "comfy.cli_args": {}, "comfy.model_management": {}, "execution": {},
-             "comfy_execution": {}, "comfy_execution.progress": {"get_progress_state": None},
-             "server": {"PromptServer": server}, "headroom.host.core": {"accepts": None},
-             "headroom.host.node_cache": dict.fromkeys(names)}
-    for name, contents in parts.items():
-        module = ModuleType(name)
-        vars(module).update(contents)
-        monkeypatch.setitem(sys.modules, name, module)
-        if name.startswith("comfy."):
-            setattr(sys.modules["comfy"], name.partition(".")[2], module)
-    monkeypatch.delitem(sys.modules, "headroom.host.queue", raising=False)
-    yield importlib.import_module("headroom.host.queue")
-    del sys.modules["headroom.host.queue"]
+    return on_comfyui(
+        monkeypatch, "queue", comfy__cli_args={}, comfy__model_management={}, execution={},
+        comfy_execution__progress={"get_progress_state": None}, ours__core={"accepts": None},
+        ours__node_cache=dict.fromkeys(names), server={"PromptServer": SimpleNamespace(
+            instance=SimpleNamespace(prompt_queue=PromptQueue()))})
 
 
 def test_what_is_queued_at_the_front_later_comes_before_prompts_of_an_ended_server(host):

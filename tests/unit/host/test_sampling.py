@@ -1,28 +1,21 @@
 """What OOM Guard cleans up before a sampling, and after one that failed."""
 
-import importlib
-import sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
+from support.comfyui import on_comfyui
 
 
 @pytest.fixture
 def sampling(monkeypatch):
     """The adapter on a ComfyUI whose own functions only note that they were called."""
-    names = ("comfy", "comfy.sampler_helpers", "comfy.samplers", "comfy.patcher_extension")
-    comfy, helpers, samplers, patching = modules = [ModuleType(name) for name in names]
-    patching.WrappersMP = SimpleNamespace(
-        PREDICT_NOISE=1, CALC_COND_BATCH=2, APPLY_MODEL=3, DIFFUSION_MODEL=4)
-    comfy.sampler_helpers, comfy.samplers = helpers, samplers
-    helpers.cleanup_models = lambda conds, models: [model.cleanup() for model in models]
-    samplers.pre_run_control = lambda model, cond: [
-        entry["control"].pre_run() for entry in cond if "control" in entry]
-    for module in modules:
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.delitem(sys.modules, "headroom.host.sampling", raising=False)
-    yield importlib.import_module("headroom.host.sampling")
-    sys.modules.pop("headroom.host.sampling", None)
+    return on_comfyui(
+        monkeypatch, "sampling", comfy__patcher_extension={"WrappersMP": SimpleNamespace(
+            PREDICT_NOISE=1, CALC_COND_BATCH=2, APPLY_MODEL=3, DIFFUSION_MODEL=4)},
+        comfy__sampler_helpers={
+            "cleanup_models": lambda conds, models: [model.cleanup() for model in models]},
+        comfy__samplers={"pre_run_control": lambda model, cond: [
+            entry["control"].pre_run() for entry in cond if "control" in entry]})
 
 
 class ControlLora:

@@ -1,27 +1,20 @@
 """The hooks in ComfyUI's server, on a stand-in of it: an error of ours costs the user nothing."""
 
 import asyncio
-import importlib
-import sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
+from support.comfyui import on_comfyui
 
 
 @pytest.fixture
 def host(monkeypatch):
     """headroom/host/server.py, with the web application of a server that is about to start."""
-    prompt_server = SimpleNamespace(instance=SimpleNamespace(app=web.Application()))
-    parts = {"server": {"PromptServer": prompt_server}, "headroom.host.core": {"accepts": None}}
-    for name, contents in parts.items():
-        module = ModuleType(name)
-        vars(module).update(contents)
-        monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.delitem(sys.modules, "headroom.host.server", raising=False)
-    yield importlib.import_module("headroom.host.server")
-    del sys.modules["headroom.host.server"]
+    instance = SimpleNamespace(app=web.Application())
+    return on_comfyui(monkeypatch, "server", ours__core={"accepts": None},
+                      server={"PromptServer": SimpleNamespace(instance=instance)})
 
 
 def fails():

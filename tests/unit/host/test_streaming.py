@@ -1,66 +1,39 @@
 """Streamed weights: buffers are made before a step where needed; half-made casts are discarded."""
 
-import importlib
 import sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 import torch
-
-import headroom.host
-
-GPU = torch.device("cuda", 0)
-MIB = 1 << 20
-
-
-class Buffer:
-    """A buffer of the pager."""
-
-    def __init__(self):
-        self.asked = []
-
-    def get(self, size):
-        self.asked.append(size)
+from support.comfyui import on_comfyui, stand_in
+from support.hosts import MIB, Patcher
 
 
 @pytest.fixture
 def mm(monkeypatch):
-    """ComfyUI's memory management: two streams, and a buffer for both."""
-    module = ModuleType("comfy.model_management")
-    module.buffer = Buffer()
-    module.NUM_STREAMS = 2
-    module.get_offload_stream = lambda device: "stream"
-    module.get_aimdo_cast_buffer = lambda stream, device: module.buffer
-    comfy = ModuleType("comfy")
-    comfy.model_management = module
-    monkeypatch.setitem(sys.modules, "comfy", comfy)
-    monkeypatch.setitem(sys.modules, "comfy.model_management", module)
-    return module
+    """ComfyUI's memory management: two streams, and a buffer for both, which notes what it gets."""
+    asked = []
+    buffer = SimpleNamespace(asked=asked, get=asked.append)
+    return stand_in(
+        monkeypatch, "comfy.model_management", buffer=buffer, NUM_STREAMS=2,
+        get_offload_stream=lambda device: "stream",
+        get_aimdo_cast_buffer=lambda stream, device: buffer)
 
 
 @pytest.fixture
 def streaming(monkeypatch, mm):
     """Our module in that ComfyUI, on a device with 100 MiB of room; `emptied`: its cache."""
-    core = ModuleType("headroom.host.core")
-    core.is_dynamic = lambda patcher: patcher.dynamic
-    core.available_bytes = lambda device: 60 * MIB
-    core.dynamic_bytes = lambda device: 40 * MIB
-    core.emptied = []
-    core.empty_cache = lambda: core.emptied.append(True)
-    monkeypatch.setitem(sys.modules, "headroom.host.core", core)
-    monkeypatch.setattr(headroom.host, "core", core, raising=False)
-    monkeypatch.delitem(sys.modules, "headroom.host.streaming", raising=False)
-    module = importlib.import_module("headroom.host.streaming")
-    yield module
-    sys.modules.pop("headroom.host.streaming", None)
-    del headroom.host.streaming
+    emptied = []
+    return on_comfyui(monkeypatch, "streaming", ours__core={
+        "is_dynamic": lambda patcher: patcher.dynamic, "available_bytes": lambda device: 60 * MIB,
+        "dynamic_bytes": lambda device: 40 * MIB, "emptied": emptied,
+        "empty_cache": lambda: emptied.append(True)})
 
 
 def patcher(mib, model=None, dynamic=True):
     layer = torch.nn.Linear(1024, 5120, bias=False)  # 20 MiB
     layer.comfy_cast_weights = True
-    return SimpleNamespace(model=model or torch.nn.Sequential(layer), load_device=GPU,
-                           dynamic=dynamic, model_size=lambda: mib * MIB)
+    return Patcher(model or torch.nn.Sequential(layer), "cuda:0", mib * MIB, dynamic=dynamic)
 
 
 def test_where_weights_are_streamed_the_buffers_get_their_size_from_an_empty_cache(streaming, mm):
@@ -105,21 +78,20 @@ def layers():
 
 def test_only_layers_whose_cast_has_begun_are_found(streaming, layers):
     begun(layers[1])
-    assert streaming.half_cast([SimpleNamespace(model=layers)]) == [layers[1]]
+    assert streaming.half_cast([Patcher(layers)]) == [layers[1]]
 
 
 @pytest.fixture
 def loaded(streaming, layers, monkeypatch):
     """These layers are those of a dynamic model that is loaded."""
-    monkeypatch.setattr(streaming, "_dynamic", lambda: [SimpleNamespace(model=layers)])
+    monkeypatch.setattr(streaming, "_dynamic", lambda: [Patcher(layers)])
     return layers
 
 
 def test_comfyuis_own_function_removes_what_the_cast_left(streaming, loaded, monkeypatch):
     called = []
-    module = ModuleType("comfy.model_prefetch")
-    module.cleanup_prefetched_modules = lambda owner, found: called.append((owner, found))
-    monkeypatch.setitem(sys.modules, "comfy.model_prefetch", module)
+    stand_in(monkeypatch, "comfy.model_prefetch",
+             cleanup_prefetched_modules=lambda owner, found: called.append((owner, found)))
     begun(loaded[0])
     streaming.forget_half_casts()
     assert called == [(loaded[0], [loaded[0]])]

@@ -4,7 +4,6 @@ import ctypes
 import sys
 
 from headroom.measure.spill import Spill, _Counter, counter_of_windows, shared_bytes
-from headroom.measure.strain import Strain, Strains
 
 MIB = 1 << 20
 OWN = "pid_1234_luid_0x00000000_0x0000D3A2_phys_0"
@@ -69,14 +68,3 @@ class Pdh:
 
 def test_the_items_of_the_counter_are_read_as_windows_lays_them_out():
     assert _Counter(Pdh(SAMPLES)).read() == SAMPLES
-
-
-def test_strain_is_read_four_times_a_second_at_most():
-    now = [0.0]
-    strains = Strains(lambda: 5, lambda: now[0])
-    found = strains.now()
-    assert isinstance(found, Strain) and found.spilled_bytes == 5
-    assert found.swapped_bytes is None or found.swapped_bytes >= 0
-    assert strains.now() is None
-    now[0] = 0.3
-    assert strains.now() is not None

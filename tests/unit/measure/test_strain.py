@@ -5,9 +5,11 @@ from headroom.measure.strain import Strains
 MIB = 1 << 20
 
 
-def test_seconds_of_reading_are_those_in_which_bytes_came_from_disk(monkeypatch):
+def test_strain_is_read_four_times_a_second_and_seconds_count_in_which_bytes_came_from_disk(
+    monkeypatch
+):
     at, total = [100.0], [0]
-    strains = Strains(clock=lambda: at[0])
+    strains = Strains(lambda: 5, lambda: at[0])
     monkeypatch.setattr(strains, "_read", lambda: total[0] * MIB)
 
     def after(seconds, read_mib):
@@ -15,7 +17,9 @@ def test_seconds_of_reading_are_those_in_which_bytes_came_from_disk(monkeypatch)
         total[0] += read_mib
         return strains.now()
 
-    assert after(0, 5).read_seconds == 0.0
+    first = after(0, 5)
+    assert (first.read_seconds, first.spilled_bytes) == (0.0, 5)
+    assert first.swapped_bytes is None or first.swapped_bytes >= 0
     assert after(0.1, 50) is None  # a moment ago
     assert round(after(0.2, 50).read_seconds, 3) == 0.3
     assert round(after(0.3, 0).read_seconds, 3) == 0.3

@@ -1,11 +1,13 @@
 """Each storage in RAM counts once, for the variable or the node of a pack that holds it."""
 
 import sys
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
+from support.comfyui import stand_in
+from support.hosts import Host, Patcher
 from support.quantised import quantised
 
 from headroom.base.device import MIB
@@ -30,14 +32,11 @@ def pack(monkeypatch):
 
     VideoNode.__module__ = module.__name__
     module.kept, module.VideoNode, module.node = [], VideoNode, VideoNode()
-    fake = SimpleNamespace(
-        pack_modules=lambda: {"leaky": [module]}, node_objects=lambda: [module.node],
-        cached_results=lambda: [("7", "VAEDecode", module.cached)])
     module.cached = None
-    monkeypatch.setitem(sys.modules, "headroom.host.packs", fake)
-    monkeypatch.setattr("headroom.host.packs", fake, raising=False)
-    monkeypatch.setattr(held, "current_host", lambda: SimpleNamespace(
-        living_patchers=list, source_files=lambda _: []))
+    stand_in(monkeypatch, "headroom.host.packs",
+             pack_modules=lambda: {"leaky": [module]}, node_objects=lambda: [module.node],
+             cached_results=lambda: [("7", "VAEDecode", module.cached)])
+    monkeypatch.setattr(held, "current_host", Host)
     monkeypatch.setattr(held, "lost", lambda _: False)
     return module
 
@@ -127,9 +126,9 @@ def test_weights_in_a_mapped_file_count_apart_from_those_in_ram(pack, tmp_path, 
     model.register_buffer("mapped", torch.from_file(
         str(tmp_path / "weights"), shared=False, size=8 * MIB, dtype=torch.uint8))
     model.register_buffer("own", mib(4))
-    patcher = SimpleNamespace(model=model, pinned={"own"})
-    monkeypatch.setattr(held, "current_host", lambda: SimpleNamespace(
-        living_patchers=lambda: [patcher, patcher], source_files=lambda _: []))
+    patcher = Patcher(model)
+    patcher.pinned = {"own"}
+    monkeypatch.setattr(held, "current_host", lambda: Host(living=[patcher, patcher]))
     (found,) = parts()["models"]
     assert (found["mib"], found["mapped_mib"], found["pinned_mib"]) == (4.0, 8.0, 4.0)
 
@@ -137,18 +136,16 @@ def test_weights_in_a_mapped_file_count_apart_from_those_in_ram(pack, tmp_path, 
 def test_the_memory_of_quantised_weights_is_that_of_their_model(pack, monkeypatch):
     model = torch.nn.Linear(1024, 1024, bias=False)
     model.weight = torch.nn.Parameter(quantised(model.weight), requires_grad=False)
-    patcher = SimpleNamespace(model=model, pinned=set())
-    monkeypatch.setattr(held, "current_host", lambda: SimpleNamespace(
-        living_patchers=lambda: [patcher], source_files=lambda _: []))
+    monkeypatch.setattr(held, "current_host", lambda: Host(living=[Patcher(model)]))
     (found,) = parts()["models"]
     assert found["mib"] == pytest.approx(1 + 4 / 1024, abs=0.001)
 
 
 def test_the_copy_that_a_dynamic_model_keeps_for_hooks_is_a_model_too(pack, monkeypatch):
     kept = torch.nn.Linear(1024, 1024, bias=False)
-    patcher = SimpleNamespace(model=torch.nn.Identity(), non_dynamic_delegate_model=(kept, ()))
-    monkeypatch.setattr(held, "current_host", lambda: SimpleNamespace(
-        living_patchers=lambda: [patcher], source_files=lambda _: []))
+    patcher = Patcher(torch.nn.Identity())
+    patcher.non_dynamic_delegate_model = (kept, ())
+    monkeypatch.setattr(held, "current_host", lambda: Host(living=[patcher]))
     (found,) = parts()["models"]
     assert (found["class"], found["mib"]) == ("Linear", 4.0)
 

@@ -1,15 +1,15 @@
-"""A guard that we put into a prompt, not the user: it never ends a prompt that had run without."""
+"""The node OOM Guard: one that we put in never ends a prompt; a ControlNet passes through."""
 
 import pytest
+from support.hosts import GuardHost
 
-from headroom.base.guards import is_inserted
 from headroom.guard import guard as guard_node
 from headroom.guard.call import GuardOptions
 
 # As written by a rerun; under the prefixes that loops and other expansions give their clones.
 OURS = ["headroom-guard-4-0", "11.0.0.headroom-guard-4-0", "11.0.0.11.0.1.headroom-guard-4-0",
         "9:headroom-guard-4-0", "loop_3_headroom-copy-7"]
-THEIRS = ["4", "11.0.0.4", "9:12", "guard", "HeadroomOOMGuard"]
+THEIRS = ["4", "11.0.0.4", "9:12", "guard", "HeadroomOOMGuard", "my.headroom.4"]
 
 
 @pytest.mark.parametrize("node_id", OURS)
@@ -28,5 +28,15 @@ def test_a_guard_of_the_user_says_what_it_expected(node_id, monkeypatch):
         guard_node.guard(None, GuardOptions())
 
 
-def test_a_guard_without_an_id_is_not_an_inserted_one():
-    assert not is_inserted(None)
+def test_a_controlnet_comes_out_as_the_very_object_and_the_record_says_where_it_is_guarded(
+    monkeypatch
+):
+    noted = []
+    host = GuardHost(wire_type_of=lambda value: "CONTROL_NET")
+    monkeypatch.setattr(guard_node, "guard_host", lambda: host)
+    monkeypatch.setattr(guard_node, "note_action", lambda *entry: noted.append(entry))
+    control = object()
+    assert guard_node.guard(control, GuardOptions()) is control
+    [(name, freed, text)] = noted
+    assert (name, freed) == ("guard", 0.0)
+    assert "OOM Guard on the MODEL" in text

@@ -1,11 +1,12 @@
 """A text encoder: begun again on an empty device where that helps, else encoded on the CPU."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
+from support.hosts import GuardHost, Host
+from support.models import CLIP
 
-from headroom.guard import clip, weights
+from headroom.guard import clip as clip_module
+from headroom.guard import lessons, weights
 from headroom.guard.call import GuardOptions, Plan
 from headroom.guard.lack import Lack
 
@@ -13,44 +14,29 @@ MIB = 1 << 20
 GPU = torch.device("cuda:0")
 
 
-class CLIP:
-    """`encoded` counts the encodings, of it and of its copy on the CPU."""
-
-    cond_stage_model = None
-
-    def __init__(self, patcher):
-        self.patcher, self.encoded = patcher, []
-
-    def encode_from_tokens(self, tokens):
-        self.encoded.append(tokens)
-        return tokens
-
-
 @pytest.fixture
 def host(monkeypatch):
     """An encoder of `loaded` MiB under dynamic VRAM; `unloaded` counts how often it left."""
-    found = SimpleNamespace(is_dynamic=True, loaded=2016, unloaded=0, on_cpu=None)
-    patcher = SimpleNamespace(load_device=GPU, model=torch.nn.Linear(1, 1), model_size=lambda: 8)
-    found.clip = CLIP(patcher)
+    clip = CLIP(GPU)
+    clip.patcher.dynamic, clip.patcher.size = True, 2016 * MIB
+    found = Host(clip.patcher)
+    found.clip, found.unloaded, found.on_cpu = clip, 0, None
 
     def unload(models):
         found.unloaded += len(models)
 
-    current = SimpleNamespace(is_dynamic=lambda one: found.is_dynamic,
-                              entries_of=lambda patchers: [None],
-                              unloadable_bytes=lambda entry: found.loaded * MIB)
-    guard = SimpleNamespace(clip_on_cpu=lambda clip: found.on_cpu)
-    for module, name, value in ((clip, "current_host", lambda: current),
-                                (clip, "guard_host", lambda: guard),
-                                (weights, "current_host", lambda: current),
-                                (clip, "unload_models", unload)):
-        monkeypatch.setattr(module, name, value)
+    guard = GuardHost(clip_on_cpu=lambda clip: found.on_cpu)
+    for where, name, value in ((clip_module, "current_host", lambda: found),
+                                (clip_module, "guard_host", lambda: guard),
+                                (weights, "current_host", lambda: found),
+                                (clip_module, "unload_models", unload)):
+        monkeypatch.setattr(where, name, value)
     return found
 
 
 def encoding(host, **options):
-    method = clip.guard_clip(host.clip, GuardOptions(**options)).encode_from_tokens
-    call = clip._Encoding(method, ("text",), {})
+    method = clip_module.guard_clip(host.clip, GuardOptions(**options)).encode_from_tokens
+    call = clip_module._Encoding(method, ("text",), {})
     call.run(Plan())
     return call
 
@@ -72,22 +58,32 @@ def test_an_encoding_begins_again_on_an_empty_device_where_buffers_are_most_of_t
 
 
 def test_an_encoding_that_began_on_an_empty_device_is_not_begun_so_again(host):
-    host.loaded = 0
+    host.clip.patcher.size = 0
     assert encoding(host).lighter(Plan(), lacking(2064)) is None
 
 
 def test_without_dynamic_vram_an_encoders_weights_leave_as_those_of_other_models(host):
-    host.is_dynamic = False
+    host.clip.patcher.dynamic = False
     plan, _ = encoding(host).lighter(Plan(), lacking(2064))
     assert plan.room_bytes == (2458 + 504) * MIB  # a quarter of them
 
 
 def test_the_cpu_encodes_where_it_can(host):
     assert encoding(host).smaller(Plan(), lacking(96)) is None
-    host.on_cpu = CLIP(None)
+    host.on_cpu = CLIP()
     call = encoding(host)
-    assert call.run(call.smaller(Plan(), lacking(96))) == "text"
+    assert call.run(call.smaller(Plan(), lacking(96))) == 2 * "text"
     assert host.on_cpu.encoded == ["text"]
     assert call.smaller(Plan(on_cpu=True), lacking(96)) is None
     assert call.smaller(Plan(), lacking(96, where="RAM")) is None
     assert encoding(host, offload_weights=False).smaller(Plan(), lacking(96)) is None
+
+
+def test_a_remembered_encoding_on_the_cpu_goes_as_it_comes_where_the_clip_cannot_be_moved(
+    monkeypatch
+):
+    """As after a CLIP of the same size that could be moved: a lesson is kept for a kind of call."""
+    monkeypatch.setattr(clip_module, "guard_host", GuardHost)
+    monkeypatch.setattr(lessons, "recall", lambda key, device: Plan(on_cpu=True))
+    encoder = clip_module.guard_clip(CLIP(), GuardOptions())
+    assert torch.equal(encoder.encode_from_tokens(torch.ones(2)), torch.ones(2) * 2)

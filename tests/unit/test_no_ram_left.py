@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("resource", reason="needs the limits of a POSIX system")
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
 import contextlib, copy, gc, hashlib, json, resource, sys, tempfile
 from pathlib import Path

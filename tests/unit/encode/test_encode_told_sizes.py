@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from support.models import Encoder
 
 from headroom.actions.to_cpu import move_to_cpu
 from headroom.encode import named_conditioning
@@ -17,21 +18,7 @@ from headroom.encode.cache_key import EmbeddingLookup
 from headroom.encode.disk_cache import EmbeddingCache
 from headroom.encode.encode import encode_to_cpu
 
-ROWS, WIDTH = 77, 1024
-MADE_BYTES = (ROWS + 1) * WIDTH * 4
-
-
-class Encoder:
-    """A CLIP double whose embedding is a slice of a buffer ten times as large."""
-
-    def __init__(self):
-        self.buffer = torch.ones(10 * ROWS, WIDTH)
-
-    def tokenize(self, text):
-        return text
-
-    def encode_from_tokens_scheduled(self, tokens):
-        return [[self.buffer[None, :ROWS], {"pooled_output": self.buffer[:1], "guidance": 3.5}]]
+MADE_BYTES = (2 + 1) * 4  # an embedding of two numbers, and a pooled one
 
 
 def told_bytes(value, seen):
@@ -74,6 +61,6 @@ class Sparse:
 
 
 def test_a_copy_in_ram_of_another_packs_value_tells_its_size_too():
-    rows = torch.ones(1000, WIDTH)
+    rows = torch.ones(1000, 8)
     moved, _ = move_to_cpu([Sparse(rows[:10]), {"mask": rows[:1]}])
-    assert isinstance(moved[0], Sparse) and told_bytes(moved, set()) == 11 * WIDTH * 4
+    assert isinstance(moved[0], Sparse) and told_bytes(moved, set()) == 11 * 8 * 4

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from support.hosts import Patcher
+from support.hosts import GuardHost, Patcher
 from support.shortages import lacking
 
 from headroom.guard.call import GuardOptions, Plan
@@ -133,10 +133,7 @@ def test_a_video_with_sound_is_told_by_the_size_and_the_frames_of_its_picture():
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 64.00 MiB.")
 
     guider = SimpleNamespace(model_options={}, model_patcher=Patcher(), conds={})
-    host = SimpleNamespace(
-        start_sampling=id, end_sampling=id, has_foreign_parts=lambda *_: False,
-        estimated_bytes=lambda *_: 1.0, buffers_needed_bytes=lambda _: 0,
-        picture_size=lambda model, shape: f"{shape[-1]}x{shape[-2]}")
+    host = GuardHost(picture_size=lambda model, shape: f"{shape[-1]}x{shape[-2]}")
     out_of_memory.class_obj = guider
     told = r"fewer frames, or a smaller width and height \(now 6x4"
     with pytest.raises(OomGuardError, match=told):

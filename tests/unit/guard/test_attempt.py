@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from support.calls import recovered
+from support.calls import OOM_TEXT, recovered
+from support.hosts import GuardHost
 
+from headroom.guard import attempt
 from headroom.guard import recover as oom_recover
 from headroom.guard.attempt import Failure
 from headroom.guard.errors import OomGuardError
-
-OOM_TEXT = "CUDA out of memory. Tried to allocate 64.00 MiB."
 
 
 def out_of_memory():
@@ -142,20 +142,13 @@ def alive(monkeypatch):
 
 
 @pytest.mark.parametrize("fail", CALLS, ids=lambda call: call.__name__)
-def test_no_tensor_of_a_failed_attempt_lives_at_the_next_attempt(fail, alive):
+def test_no_tensor_of_a_failed_attempt_lives_at_the_next_one_or_in_the_final_error(fail, alive):
     watch = alive.watch
     tries = iter([lambda: fail(watch), lambda: watch.alive])
     assert recovered(lambda: next(tries)()) == 0
-    assert watch.made and set(alive.counts) == {0}
-
-
-@pytest.mark.parametrize("fail", CALLS, ids=lambda call: call.__name__)
-def test_the_final_error_keeps_no_tensor_of_the_attempts(fail, alive):
-    watch = alive.watch
     with pytest.raises(OomGuardError) as caught:
         recovered(lambda: fail(watch), cuts=1)
-    assert watch.made and set(alive.counts) == {0}
-    assert watch.alive == 0
+    assert watch.made and set(alive.counts) == {0} and watch.alive == 0
     assert caught.value.__cause__ is not None
 
 
@@ -226,3 +219,10 @@ def test_the_error_that_somebody_outside_is_handling_stays_as_it_is():
         names = [frame.name for frame in traceback.extract_tb(outer.__traceback__)]
         assert names[-1] == "node"
         assert outer.__traceback__.tb_next.tb_frame.f_locals["local"] is outer.args[1]
+
+
+def test_a_failure_that_left_such_a_page_has_its_model_loaded_anew(monkeypatch):
+    for is_half in (True, False):
+        host = GuardHost(has_half_pages=lambda is_half=is_half: is_half)
+        monkeypatch.setattr(attempt, "guard_host", lambda host=host: host)
+        assert Failure.of(out_of_memory()).is_incomplete is is_half

@@ -126,7 +126,7 @@ def left_out(bench, node_id, prompt_id="a"):
 
 
 def test_a_prompt_that_ended_well_without_a_part_of_a_lora_is_not_run_again(bench):
-    """The record and a message in the browser say so; see test_left_out.py."""
+    """The record and a message in the browser say so; see guard/test_left_out.py."""
     bench.begin()
     left_out(bench, "2")
     bench.end(None)

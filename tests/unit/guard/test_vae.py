@@ -1,9 +1,10 @@
 """VAEs that size their own tiles, say beforehand that there is no room, or hold a video."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
+from support.models import VAE
+from support.models import Network as Doubling
+from support.shortages import GPU
 
 from headroom.base.device import MIB
 from headroom.guard import weights
@@ -11,8 +12,6 @@ from headroom.guard.call import GuardOptions, Plan
 from headroom.guard.errors import OomGuardError, requested_bytes, where_of
 from headroom.guard.lack import Lack
 from headroom.guard.vae import _VAECall, guard_vae
-
-GPU = torch.device("cuda:0")
 
 
 class Network(torch.nn.Linear):
@@ -40,28 +39,22 @@ class InSizesOfItsOwn(torch.nn.Linear):
         return z
 
 
-class VideoVAE:
-    """ComfyUI's VAE for a video, one MiB for each 8x8 pixels of each `per` frames."""
+class VideoVAE(VAE):
+    """For a video: one MiB for each 8x8 pixels of each frame, of which 64 are free."""
 
     latent_dim, vae_dtype, disable_offload, extra_1d_channel = 3, torch.float16, False, None
     time_costs = True
 
     def __init__(self, network=None, handles_tiling=False):
-        self.first_stage_model = network or torch.nn.Linear(1, 1)
-        self.handles_tiling = handles_tiling
-        self.free_bytes, self.reserved, self.asked = 64 * MIB, [], []
-        self.patcher = SimpleNamespace(
-            model=torch.nn.Linear(1, 1), load_device=GPU, model_size=lambda: 8,
-            get_free_memory=lambda device: self.free_bytes)
+        super().__init__(network, GPU)
+        self.handles_tiling, self.free_bytes, self.reserved = handles_tiling, 64 * MIB, []
+        self.patcher.get_free_memory = lambda device: self.free_bytes
 
     def memory_used_decode(self, shape, dtype):
         return MIB * shape[-1] * shape[-2] * (shape[2] if self.time_costs else 1)
 
     def memory_used_encode(self, shape, dtype):
         return MIB * shape[-1] * shape[-2] // 64
-
-    def spacial_compression_decode(self):
-        return 8
 
     def decode(self, samples_in):
         used = self.memory_used_decode(samples_in.shape, self.vae_dtype)
@@ -80,8 +73,7 @@ class VideoVAE:
     def decode_tiled(self, samples, tile_x=None, tile_y=None, overlap=None, tile_t=None,
                      overlap_t=None):
         self.reserved.append(self.memory_used_decode(samples.shape, self.vae_dtype))
-        self.asked.append({"tile_x": tile_x, "tile_t": tile_t, "overlap_t": overlap_t})
-        return samples
+        return super().decode_tiled(samples, tile_x, tile_y, overlap, tile_t, overlap_t)
 
     def encode_tiled(self, pixels, tile_x=None, tile_y=None, overlap=None):
         self.reserved.append(self.memory_used_encode(pixels.movedim(-1, 1).shape, self.vae_dtype))
@@ -200,3 +192,11 @@ def test_an_encoding_in_tiles_reserves_for_a_tile():
     vae = VideoVAE()
     guard_vae(vae, GuardOptions()).encode_tiled(torch.zeros(1, 256, 256, 3), tile_x=64, tile_y=64)
     assert vae.reserved == [MIB * 64]
+
+
+@pytest.mark.parametrize("call", [lambda vae, x: vae.encode(x, not_video=True),
+                                  lambda vae, x: vae.encode(x, True)], ids=["named", "placed"])
+def test_tiles_of_an_encoding_get_its_arguments_about_the_batch(call):
+    vae = VAE(Doubling(fails=4))  # until only tiles are left
+    call(guard_vae(vae, GuardOptions()), torch.zeros(3, 256, 256, 3))
+    assert vae.asked and all(one["not_video"] is True and one["tile_x"] for one in vae.asked)

@@ -1,11 +1,10 @@
 """Results of loops in ComfyUI's node cache, read from stand-ins of its modules."""
 
-import importlib
-import sys
 import weakref
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
+from support.comfyui import on_comfyui
 
 NAN = float("nan")
 
@@ -18,42 +17,25 @@ class Prompt:
         return node_id.rpartition("_")[2]
 
 
-class Keys:
-    def __init__(self, keys):
-        self.all_node_ids, self.get_data_key = lambda: set(keys), keys.get
-
-
 class Caches:
     def __init__(self, keys, cache):
-        self.outputs = SimpleNamespace(cache=cache, cache_key_set=Keys(keys))
+        self.outputs = SimpleNamespace(cache=cache, cache_key_set=SimpleNamespace(
+            all_node_ids=lambda: set(keys), get_data_key=keys.get))
 
 
 @pytest.fixture
 def host(monkeypatch):
     """headroom/host/finished.py, on a ComfyUI whose last prompt was "failed"."""
-    provider = ModuleType("comfy_execution.cache_provider")
-    provider.CacheProvider = object
-    provider._serialize_cache_key = "{0[0]}".format
-    provider._contains_self_unequal = lambda key: any(one != one for one in key)
     progress = SimpleNamespace(prompt_id="failed", dynprompt=Prompt())
     queue = SimpleNamespace(get_flags=lambda reset: {})
-    modules = {
-        "execution": {}, "comfy_execution": {"cache_provider": provider},
-        "comfy_execution.graph": {"DynamicPrompt": None},
-        "comfy_execution.progress": {"get_progress_state": lambda: progress},
-        "server": {"PromptServer": SimpleNamespace(
-            instance=SimpleNamespace(prompt_queue=queue))},
-    }
-    for name, members in modules.items():
-        module = ModuleType(name)
-        vars(module).update(members)
-        monkeypatch.setitem(sys.modules, name, module)
-    for name in ("node_cache", "finished"):
-        monkeypatch.delitem(sys.modules, f"headroom.host.{name}", raising=False)
-    found = importlib.import_module("headroom.host.finished")
-    yield found
-    for name in ("node_cache", "finished"):
-        sys.modules.pop(f"headroom.host.{name}", None)
+    return on_comfyui(
+        monkeypatch, "node_cache", "finished", execution={},
+        comfy_execution__cache_provider={
+            "CacheProvider": object, "_serialize_cache_key": "{0[0]}".format,
+            "_contains_self_unequal": lambda key: any(one != one for one in key)},
+        comfy_execution__graph={"DynamicPrompt": None},
+        comfy_execution__progress={"get_progress_state": lambda: progress},
+        server={"PromptServer": SimpleNamespace(instance=SimpleNamespace(prompt_queue=queue))})
 
 
 def entry(text):

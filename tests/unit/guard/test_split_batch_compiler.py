@@ -1,12 +1,12 @@
 """ComfyUI's compiler beside OOM Guard: no breaks, no rogues, no replay after a failure."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
 from support.calls import OOM_TEXT, recovered
 from support.compiler import Compiler
+from support.hosts import GuardHost
 
 from headroom.cast import running
 from headroom.guard import attempt, split_batch
@@ -21,11 +21,7 @@ STEPS = 4
 @pytest.fixture
 def compiler(monkeypatch):
     made = Compiler()
-    host = SimpleNamespace(
-        recording_paused=made.pause, settle_streaming=made.cleanup, check_interrupt=lambda: None,
-        foreign_wrappers=lambda options, key: False, is_injected=lambda executor: False,
-        is_interrupt=lambda error: False, is_host_oom=lambda error: False,
-        buffers_bytes=lambda: 0, has_half_pages=lambda: False)
+    host = GuardHost(recording_paused=made.pause, settle_streaming=made.cleanup)
     for module in (adapter, split_batch, attempt):
         monkeypatch.setattr(module, "guard_host", lambda: host)
     return made

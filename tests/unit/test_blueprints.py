@@ -7,7 +7,7 @@ import pytest
 
 from tools.ui_subgraph import INPUTS, OUTPUTS
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 CONTRACT = json.loads((ROOT / "tests" / "contract.json").read_text(encoding="utf-8"))
 FILES = {path.stem: json.loads(path.read_text(encoding="utf-8"))
          for path in sorted((ROOT / "subgraphs").glob("*.json"))}

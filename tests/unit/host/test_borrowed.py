@@ -2,10 +2,9 @@
 
 import threading
 import weakref
-from types import SimpleNamespace
 
 import pytest
-from support.hosts import Patcher
+from support.hosts import Host, Patcher
 
 from headroom.host.borrowed import Borrowed
 from headroom.models import loaded
@@ -94,10 +93,8 @@ def test_a_thread_that_has_finished_with_models_holds_them_no_longer(died, runs)
 
 def test_a_list_of_the_models_holds_none_of_them(died, monkeypatch):
     patcher = mortal(died)
-    entry = SimpleNamespace(device=SimpleNamespace(type="cpu"), model=patcher)
-    host = SimpleNamespace(loaded_entries=lambda: [entry], source_files=lambda _: [],
-                           is_dynamic=lambda _: False)
-    borrowed = Borrowed()
+    borrowed, host = Borrowed(), Host(patcher)
+    host.patchers.clear()  # ComfyUI holds no other
     monkeypatch.setattr(loaded, "current_host", lambda: host)
     monkeypatch.setattr(loaded, "borrowed", borrowed)
     borrowed.prompt_begins()
@@ -107,7 +104,7 @@ def test_a_list_of_the_models_holds_none_of_them(died, monkeypatch):
     thread.join()
     [model] = found
     assert loaded.patchers_named([model.id]) == [patcher]
-    entry.model = None
+    host.entries[0].model = None
     del patcher
     assert died == []
     borrowed.let_go()

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from headroom.guard import split_batch as oom_batch
-from headroom.guard.controlnet import InPieces
 from headroom.guard.split_batch import Piece, Unsplittable, pieces, rows_of
 
 
@@ -114,38 +113,3 @@ def test_joining_keeps_shared_tensors_shared():
     assert joined["input"][0] is joined["input"][2]
     assert joined["input"][1] is None
     assert joined["middle"][0].tolist() == [[1, 1], [0, 0], [0, 0]]
-
-
-class Network(torch.nn.Module):
-    dtype = torch.float32
-
-    def __init__(self):
-        super().__init__()
-        self.batches = []
-
-    def forward(self, x, hint, timesteps, context, y=None):
-        self.batches.append(x.shape[0])
-        out = x + hint + timesteps[:, None] + context.mean()
-        return {"output": [out, out], "middle": [out * 2]}
-
-
-def test_a_controlnet_in_pieces_gives_the_rows_of_the_whole():
-    network, limit = Network(), [None]
-    split = InPieces(network, lambda: limit[0])
-    x, hint, t = torch.randn(4, 3), torch.randn(4, 3), torch.arange(4.0)
-    context = torch.ones(1, 2)
-    whole = split(x=x, hint=hint, timesteps=t, context=context)
-    limit[0] = 3
-    cut = split(x=x, hint=hint, timesteps=t, context=context)
-    assert network.batches == [4, 3, 1]
-    assert torch.equal(cut["output"][0], whole["output"][0])
-    assert cut["output"][0] is cut["output"][1]
-    assert split.dtype is torch.float32
-
-
-def test_a_controlnet_whose_input_cannot_be_cut_runs_whole():
-    network = Network()
-    split = InPieces(network, lambda: 1)
-    split(x=torch.randn(4, 3), hint=torch.randn(4, 3), timesteps=torch.ones(4),
-          context=torch.ones(3, 2))
-    assert network.batches == [4]
