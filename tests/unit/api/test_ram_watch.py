@@ -13,7 +13,6 @@ from headroom.actions.spare_ram import Spared
 from headroom.api import ram_watch as watch_module
 from headroom.api.gate import Gate
 from headroom.api.ram_watch import RamWatch
-from headroom.base import environment
 from headroom.base.device import MIB
 from headroom.measure.journal import listen
 
@@ -24,7 +23,6 @@ GIB = 2**30
 def spared(monkeypatch):
     """Calls of spare_ram, with how much RAM there is."""
     state = {"room": 0, "swap": 0, "calls": 0, "count": 1}
-    environment._told.clear()
 
     def spare(wanted_bytes, is_used):
         state["calls"] += 1
@@ -44,6 +42,56 @@ def watch(value="1000", gate=None, prompts=()):
 
 def look(found):
     asyncio.run(found.look())
+
+
+class Falling:
+    """A watch that stops prompts, on a clock that goes on by `each` with every reading."""
+
+    def __init__(self, state, wanted_mib, each=0.25, stops=lambda node: True):
+        self.state, self.each, self.looks, self.gained_mib = state, each, -1, 0
+        self.stops, self.trims = [], 0
+
+        def stop(node):
+            self.stops.append((node, state["room"] // MIB))
+            return stops(node)
+
+        self.watch = RamWatch(Gate(lambda: True, lambda: True), None, lambda: [{}],
+                              wanted_mib * MIB, stop)
+
+    def trimmed(self):
+        self.trims += 1
+        self.state["room"] += self.gained_mib * MIB
+        return self.gained_mib * MIB
+
+    def node(self, node_id, rooms_mib, prompt_id="p", kind="room"):
+        """Run a node while so much is left of RAM, or of swap, at one reading after the other."""
+        self.watch.before_node(prompt_id, node_id)
+        for mib in rooms_mib:
+            self.state[kind] = mib * MIB
+            self.looks += 1
+            self.watch.look_amid()
+        return [room for _, room in self.stops]
+
+    def nodes(self, rooms_mib):
+        """Run nodes that each take one reading."""
+        for mib in rooms_mib:
+            self.node("5", [mib])
+        return [room for _, room in self.stops]
+
+    @property
+    def stopped(self):
+        return [node.node_id for node, _ in self.stops]
+
+
+@pytest.fixture
+def falling(monkeypatch, spared):
+    def make(wanted_mib, **how):
+        made = Falling(spared, wanted_mib, **how)
+        monkeypatch.setattr(watch_module.time, "monotonic", lambda: made.looks * made.each)
+        monkeypatch.setattr(watch_module, "trimmed", made.trimmed)
+        return made
+
+    return make
 
 
 def test_turned_off_it_reads_nothing(monkeypatch, spared):
@@ -100,60 +148,30 @@ def test_amid_a_node_the_heap_is_trimmed_once_and_the_rest_waits_for_the_next(
     assert spared["calls"] == 1  # nobody found it short since
 
 
-def test_a_prompt_is_stopped_once_when_ram_keeps_falling_below_what_is_to_stay_free(
-    monkeypatch, spared
-):
-    stops, seconds = [], [0.0]
-    monkeypatch.setattr(watch_module.time, "monotonic", lambda: seconds[0])
-    monkeypatch.setattr(watch_module, "trimmed", lambda: 0)
-    found = RamWatch(Gate(lambda: True, lambda: True), None, lambda: [{}], 1000 * MIB,
-                     lambda node: stops.append((node, spared["room"] // MIB)) or True)
-    spared["room"] = 4000 * MIB
-    found.before_node("p", "4")
-    found.look_amid()
-    found.before_node("p", "5")
-    for room in range(3000, 0, -250):
-        spared["room"] = room * MIB
-        seconds[0] += 0.25
-        found.look_amid()
-    assert stops == [(("p", "5", 3500 * MIB), 500)]
+def test_a_prompt_is_stopped_once_when_ram_keeps_falling_below_what_is_to_stay_free(falling):
+    fall = falling(1000)
+    fall.node("4", [4000])
+    assert fall.node("5", range(3000, 0, -250)) == [500]
+    assert fall.stops[0][0] == ("p", "5", 3500 * MIB)
 
 
-def test_a_node_after_one_that_caught_the_interrupt_is_stopped_as_well(monkeypatch, spared):
+def test_a_node_after_one_that_caught_the_interrupt_is_stopped_as_well(falling):
     """Many nodes of packs log any error and go on."""
-    stops, seconds = [], [0.0]
-    monkeypatch.setattr(watch_module.time, "monotonic", lambda: seconds[0])
-    monkeypatch.setattr(watch_module, "trimmed", lambda: 0)
-    found = RamWatch(Gate(lambda: True, lambda: True), None, lambda: [{}], 1000 * MIB,
-                     lambda node: stops.append(node.node_id) or True)
-    for node_id, rooms in (("5", range(3000, 250, -250)), ("6", range(500, 0, -100))):
-        found.before_node("p", node_id)
-        for room in rooms:
-            spared["room"] = room * MIB
-            seconds[0] += 0.25
-            found.look_amid()
-    assert stops == ["5", "6"]
+    fall = falling(1000)
+    fall.node("5", range(3000, 250, -250))
+    fall.node("6", range(500, 0, -100))
+    assert fall.stopped == ["5", "6"]
 
 
-def test_a_prompt_that_the_system_can_carry_on_with_swap_is_not_stopped(monkeypatch, spared):
+def test_a_prompt_that_the_system_can_carry_on_with_swap_is_stopped_only_when_that_runs_out_too(
+    falling, spared
+):
     spared["swap"] = 8000 * MIB
-    assert falling(monkeypatch, spared, 1000, range(3000, 0, -50)) == []
-
-
-def test_a_prompt_is_stopped_when_swap_is_about_to_run_out_too(monkeypatch, spared):
-    stops, seconds = [], [0.0]
-    monkeypatch.setattr(watch_module.time, "monotonic", lambda: seconds[0])
-    monkeypatch.setattr(watch_module, "trimmed", lambda: 0)
-    found = RamWatch(Gate(lambda: True, lambda: True), None, lambda: [{}], 1000 * MIB,
-                     lambda node: stops.append(spared["swap"] // MIB) or True)
-    spared["room"] = 50 * MIB
-    found.before_node("p", "5")
-    for swap in range(3000, -1, -50):
-        spared["swap"] = swap * MIB
-        seconds[0] += 0.25
-        found.look_amid()
-    [left_mib] = stops
-    assert 0 < left_mib < 200  # what is taken in a second
+    assert falling(1000, each=0.05).nodes(range(3000, 0, -50)) == []
+    left, spared["room"] = [], 50 * MIB
+    fall = falling(1000, stops=lambda node: left.append(spared["swap"] // MIB) or True)
+    fall.node("5", range(3000, -1, -50), kind="swap")
+    assert fall.stopped == ["5"] and 0 < left[0] < 200  # what is taken in a second
 
 
 @pytest.mark.parametrize("room_mib, calls", [(5000, 0), (3000, 1)])
@@ -179,25 +197,6 @@ def test_before_a_load_idle_models_make_room_for_it_and_nothing_else_changes(
     assert watch("0", prompts=[{"1": "Load"}]).before_node("p", "1") is None
 
 
-def falling(monkeypatch, spared, wanted_mib, rooms, gained_mib=0, seconds_each=0.05):
-    """What is left, in MiB, when a prompt is stopped: looks come each 50 ms, and a trim gains."""
-    stops, seconds = [], [0.0]
-    monkeypatch.setattr(watch_module.time, "monotonic", lambda: seconds[0])
-
-    def trimmed():
-        spared["room"] += gained_mib * MIB
-        return gained_mib * MIB
-
-    monkeypatch.setattr(watch_module, "trimmed", trimmed)
-    found = RamWatch(Gate(lambda: True, lambda: True), None, lambda: [{}], wanted_mib * MIB,
-                     lambda node: stops.append(spared["room"] // MIB) or True)
-    for look, room in enumerate(rooms):
-        spared["room"], seconds[0] = room * MIB, look * seconds_each
-        found.look_amid()
-        found.before_node("p", "5")
-    return stops
-
-
 @pytest.mark.parametrize("rooms, stopped_at", [
     (range(600, 0, -10), [50]),  # 200 MiB a second, in a container of 600 MiB
     (range(600, 90, -10), []),  # which ends in time
@@ -206,73 +205,44 @@ def falling(monkeypatch, spared, wanted_mib, rooms, gained_mib=0, seconds_each=0
     ([room for room in range(600, 0, -12) for _ in "12"], [24]),  # a piece at every other look
 ])
 def test_where_ram_falls_fast_a_prompt_is_stopped_above_the_ram_to_keep_free(
-    monkeypatch, spared, rooms, stopped_at
+    falling, rooms, stopped_at
 ):
-    assert falling(monkeypatch, spared, 12, rooms) == stopped_at
+    assert falling(12, each=0.05).nodes(rooms) == stopped_at
 
 
-def test_where_readings_come_late_a_prompt_is_stopped_earlier(monkeypatch, spared):
+def test_where_readings_come_late_a_prompt_is_stopped_earlier(falling):
     """80 MiB a second, on a processor that so many want that 50 ms become 250."""
-    assert falling(monkeypatch, spared, 12, range(600, 0, -20), seconds_each=0.25) == [40]
+    assert falling(12, each=0.25).nodes(range(600, 0, -20)) == [40]
 
 
-def test_a_prompt_goes_on_if_trimming_the_heap_freed_enough(monkeypatch, spared):
-    rooms = [*range(1050, 950, -10), *[1400] * 5]
-    assert falling(monkeypatch, spared, 1000, rooms, gained_mib=500) == []
-    assert falling(monkeypatch, spared, 1000, range(1050, 0, -20)) != []
+def test_a_prompt_goes_on_if_trimming_the_heap_freed_enough(falling):
+    fall = falling(1000, each=0.05)
+    fall.gained_mib = 500
+    assert fall.nodes([*range(1050, 950, -10), *[1400] * 5]) == []
+    assert falling(1000, each=0.05).nodes(range(1050, 0, -20)) != []
 
 
-def test_a_prompt_after_a_stopped_one_begins_with_a_trimmed_heap_and_a_fall_of_its_own(
-    monkeypatch, spared
-):
+def test_a_prompt_after_a_stopped_one_begins_with_a_trimmed_heap_and_a_fall_of_its_own(falling):
     """The stopped prompt's memory is free in the heap, but the system still counts it as used."""
-    stops, seconds, trims = [], [0.0], []
-    monkeypatch.setattr(watch_module.time, "monotonic", lambda: seconds[0])
-    monkeypatch.setattr(watch_module, "trimmed", lambda: trims.append(seconds[0]) or 0)
-    found = RamWatch(Gate(lambda: True, lambda: True), None, lambda: [{}], 12 * MIB,
-                     lambda node: stops.append(node.prompt_id) or True)
-
-    def prompt(prompt_id, rooms):
-        found.before_prompt()
-        found.before_node(prompt_id, "5")
-        for room in rooms:
-            spared["room"] = room * MIB
-            seconds[0] += 0.05
-            found.look_amid()
-        found.prompt_is_over()
-
-    prompt("large", range(600, 30, -20))
-    assert stops == ["large"] and len(trims) == 1
-    prompt("small", [16, 16, 16])
-    assert stops == ["large"] and len(trims) == 2
-    prompt("small", [16])
-    assert len(trims) == 2
+    fall = falling(12, each=0.05)
+    for prompt_id, rooms, trims in (("large", range(600, 30, -20), 1), ("small", [16] * 3, 2),
+                                    ("small", [16], 2)):
+        fall.watch.before_prompt()
+        fall.node("5", rooms, prompt_id)
+        fall.watch.prompt_is_over()
+        assert [node.prompt_id for node, _ in fall.stops] == ["large"] and fall.trims == trims
 
 
-def test_ram_that_a_load_took_does_not_stop_the_node_after_it(monkeypatch, spared):
-    stops, seconds = [], [0.0]
-    monkeypatch.setattr(watch_module.time, "monotonic", lambda: seconds[0])
-    monkeypatch.setattr(watch_module, "trimmed", lambda: 0)
+def test_ram_that_a_load_took_does_not_stop_the_node_after_it(monkeypatch, falling, spared):
     monkeypatch.setattr(watch_module, "loading_nodes", lambda prompt: {"1"})
     monkeypatch.setattr(watch_module, "load_bytes", lambda prompt, node_id: 0)
-    found = RamWatch(Gate(lambda: True, lambda: True), None, lambda: [{}], 1000 * MIB,
-                     lambda node: stops.append(node) and node.node_id != "1")
-
-    def node(node_id, rooms):
-        found.before_node("p", node_id)
-        for room in rooms:
-            spared["room"] = room * MIB
-            seconds[0] += 0.05
-            found.look_amid()
-
-    spared["room"] = 1200 * MIB
-    found.before_prompt()
-    node("1", range(1200, 440, -150))
-    stops.clear()
-    node("2", [448, 447, 446])
-    assert stops == []
-    node("3", range(440, 100, -60))
-    [stop, *_] = stops
+    fall, spared["room"] = falling(1000, each=0.05, stops=lambda node: node.node_id != "1"), GIB
+    fall.watch.before_prompt()
+    fall.node("1", range(1200, 440, -150))
+    fall.stops.clear()
+    assert fall.node("2", [448, 447, 446]) == []
+    fall.node("3", range(440, 100, -60))
+    stop = fall.stops[0][0]
     assert stop.node_id == "3" and stop.taken_bytes < 400 * MIB
 
 
