@@ -5,6 +5,7 @@ checks what a socket of any type carries) hands on everything, whatever its clas
 """
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import torch
 import headroom
 from headroom.actions.to_cpu import move_to_cpu
 from headroom.encode.encode import encode_to_cpu, split_prompts
+from headroom.encode.turn import Turn
 from headroom.guard.call import GuardOptions
 from headroom.guard.guard import guard
 from headroom.sizes.work import restore_order, sorted_lists
@@ -138,3 +140,21 @@ def test_a_bad_item_of_a_list_gives_a_result_or_one_short_sentence_and_each_list
         found = [bad for bad, value in BAD.items()
                  if refused(call, [*good[:place], [value], *good[place + 1 :]], name, bad)]
         assert bool(found) == ((name, place) not in TAKES_ANY_ITEM), (place, found)
+
+
+@pytest.mark.parametrize(("act", "message"), [
+    (lambda: headroom.purge("everything"),
+     "Purge VRAM expects unload = 'all models', 'all but keep' or 'no models', but got "
+     "'everything'."),
+    (lambda: headroom.offload(None, scope="other models"),
+     "Offload Model expects scope = 'this model' or 'every other model', but got 'other models'."),
+    (lambda: headroom.offload(None, to="ram"),
+     "Offload Model expects to = 'CPU' or 'disk', but got 'ram'."),
+    (lambda: split_prompts("a cat", "lines"),
+     "Encode to CPU expects split = 'one prompt' or 'one prompt per line', but got 'lines'."),
+    (lambda: Turn().reads("on", None, "1"),
+     "Encode to CPU expects cache = 'off' or 'disk', but got 'on'."),
+], ids=["unload", "scope", "to", "split", "cache"])
+def test_an_unknown_word_is_refused_and_the_known_ones_are_named(act, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        act()

@@ -22,16 +22,11 @@ def is_acting(gate):
     return not gate._free.is_set()
 
 
-def test_an_action_is_refused_while_a_prompt_waits_or_runs():
-    gate = Gate(lambda: True, lambda: True)
+@pytest.mark.parametrize(("waits", "is_idle"), [(True, True), (False, False)])
+def test_an_action_is_refused_while_a_prompt_waits_or_runs(waits, is_idle):
+    """Between two prompts the queue is empty, and the executor still busy."""
+    gate = Gate(lambda: waits, lambda: is_idle)
     with pytest.raises(Refused, match="prompt is running or queued"):
-        asyncio.run(gate.act(never))
-    assert not is_acting(gate)
-
-
-def test_an_action_is_refused_while_the_executor_is_busy_between_prompts():
-    gate = Gate(lambda: False, lambda: False)
-    with pytest.raises(Refused):
         asyncio.run(gate.act(never))
     assert not is_acting(gate)
 

@@ -7,7 +7,6 @@ import pytest
 from headroom.api import idle as idle_module
 from headroom.api.gate import Gate
 from headroom.api.idle import SETTING, VARIABLE, Idle
-from headroom.base import environment
 
 
 class Clock:
@@ -20,7 +19,6 @@ class Clock:
 
 @pytest.fixture
 def clock():
-    environment._told.clear()
     return Clock()
 
 

@@ -5,14 +5,12 @@ from support.hosts import Host
 
 from headroom.api import ready
 from headroom.api.progress_watch import SETTING, VARIABLE, ProgressWatch
-from headroom.base import environment
 from headroom.host.types import NodeLabel
 
 KSAMPLER = NodeLabel("3", "KSampler", "KSampler", "3")
 
 
 def stuck(idle, server=None, browser=None):
-    environment._told.clear()
     watch = ProgressWatch(lambda: idle, {} if server is None else {VARIABLE: server})
     watch.prompt_is_posted({} if browser is None else {SETTING: browser})
     return watch.stuck()

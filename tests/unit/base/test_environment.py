@@ -10,11 +10,6 @@ from headroom.base.environment import count_of, folder_of, ignore, word_of
 NAME = "HEADROOM_TRIAL"
 
 
-@pytest.fixture(autouse=True)
-def nothing_told():
-    environment._told.clear()
-
-
 def warned(caplog):
     return [record.getMessage() for record in caplog.records]
 

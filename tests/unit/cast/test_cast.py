@@ -12,7 +12,6 @@ from support.blocks import Block, Quantised, same_state, state
 
 import headroom
 from headroom.base.said import said_json
-from headroom.cast.running import arm
 
 
 def test_a_module_gets_a_private_copy_and_stays_bit_identical(module, x):
@@ -134,13 +133,6 @@ def test_methods_bound_inside_the_module_are_bound_to_the_copy(module):
 def test_a_copy_can_be_copied_and_saved(module, x):
     copied = headroom.cast(module, keep_float32="norm").value
     assert torch.equal(copy.deepcopy(copied)(x), copied(x))
-
-
-def test_a_second_cast_arms_each_layer_once(module):
-    copied = headroom.cast(headroom.cast(module).value, "float16").value
-    assert len(copied.linear._forward_pre_hooks) == 1
-    arm(copied, torch.float16, everywhere=True)
-    assert len(copied.linear._forward_pre_hooks) == 1
 
 
 def test_a_module_that_python_cannot_copy_is_refused_in_words(module):

@@ -83,10 +83,11 @@ def test_the_two_most_helpful_changes_are_named_in_order(batch, options, first, 
     assert right.startswith(second)
 
 
-def test_another_program_on_the_same_gpu_is_named_when_it_holds_much(monkeypatch):
+def test_another_program_on_the_gpu_that_is_full_is_named_when_it_holds_much(monkeypatch):
     found = [OtherProcess("python (4242)", 5_000 << 20)]
     monkeypatch.setattr(oom_text, "other_processes", lambda device: found)
     assert "closing python (4242), which holds 5,000.0 MiB of the same GPU" in text_of()
+    assert "closing" not in text_of(lack=Lack("RAM"))
     found[0] = OtherProcess("python (4242)", 20 << 20)
     assert "closing" not in text_of()
 
@@ -146,9 +147,3 @@ def test_what_was_free_is_told_of_the_card_that_was_full():
     full = Lack("device", torch.device("cuda:1"))
     assert "256.0 MiB of 8,192.0 MiB were free on cuda:1" in text_of(now, lack=full)
     assert "512.0 MiB of 8,192.0 MiB were free on cuda:0" in text_of(now)
-
-
-def test_where_ram_ran_out_nobody_is_told_to_close_what_holds_the_gpu(monkeypatch):
-    found = [OtherProcess("python (4242)", 5_000 << 20)]
-    monkeypatch.setattr(oom_text, "other_processes", lambda device: found)
-    assert "closing" not in text_of(lack=Lack("RAM"))

@@ -28,28 +28,16 @@ def recall(kind):
     return lessons.recall(kind, GPU)
 
 
-def test_a_lesson_counts_while_there_is_no_more_memory(host):
-    lessons.learn("kind", "way", lessons.room_bytes(GPU), missing_bytes=30 * MIB)
-    assert recall("kind") == "way"
-    host.free_bytes = 60 * MIB
-    assert recall("kind") == "way"
-    host.free_bytes = 129 * MIB
-    assert recall("kind") == "way"
+@pytest.mark.parametrize(("missing", "free_mib", "known"), [
+    (30 * MIB, (60, 100, 129), "way"), (1, (101,), "way"),  # a few megabytes more
+    (30 * MIB, (130, 100), None),  # and it is not learned again
+])
+def test_a_lesson_counts_until_what_was_missing_is_free(host, missing, free_mib, known):
+    lessons.learn("kind", "way", lessons.room_bytes(GPU), missing_bytes=missing)
+    for mib in free_mib:
+        host.free_bytes = mib * MIB
+        assert recall("kind") == known
     assert recall("another kind") is None
-
-
-def test_a_lesson_is_forgotten_when_what_was_missing_is_free(host):
-    lessons.learn("kind", "way", lessons.room_bytes(GPU), missing_bytes=30 * MIB)
-    host.free_bytes = 130 * MIB
-    assert recall("kind") is None
-    host.free_bytes = 100 * MIB
-    assert recall("kind") is None
-
-
-def test_a_few_megabytes_more_do_not_make_it_forget(host):
-    lessons.learn("kind", "way", lessons.room_bytes(GPU), missing_bytes=1)
-    host.free_bytes = 101 * MIB
-    assert recall("kind") == "way"
 
 
 def test_weights_that_can_go_count_as_free(host):

@@ -45,11 +45,8 @@ def test_as_many_images_as_fit_are_computed_in_equal_parts():
     assert fewer_images(8, lacking(need=1000, room=800)) == 4
 
 
-def test_a_single_image_cannot_be_halved():
+def test_a_single_image_cannot_be_halved_and_where_not_even_one_fits_that_is_said():
     assert fewer_images(1, NOTHING_KNOWN) is None
-
-
-def test_where_not_even_one_image_fits_that_is_said():
     assert fewer_images(8, lacking(need=1000, room=100)) == 0
     assert fewer_images(8, lacking(need=1000, room=900), need=1000) == 0
 

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from headroom.base import environment
 from headroom.base.device import MIB
 from headroom.base.said import Refused, said_json
 from headroom.rescue import kept_queue as module
@@ -306,7 +305,6 @@ def test_a_disk_that_fails_is_one_warning_and_the_queue_goes_on(tmp_path, caplog
 
 
 def test_the_environment_wins_over_the_setting_and_a_wrong_word_is_told_once(caplog):
-    environment._told.clear()
     assert queue_of({}, {}) == "keep"
     assert queue_of({}, {QUEUE_SETTING: False}) == "off"
     assert queue_of({QUEUE_VARIABLE: "resume"}, {QUEUE_SETTING: False}) == "resume"

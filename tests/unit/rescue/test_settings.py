@@ -4,17 +4,11 @@ import logging
 
 import pytest
 
-from headroom.base import environment
 from headroom.rescue.settings import guards_all, rescue_of, with_browser_wish
 from headroom.start import tell_wrong_values
 
 AUTOMATIC = {"Headroom.Rescue.AfterOutOfMemory": "run it again"}
 NOTHING = {"Headroom.Rescue.AfterOutOfMemory": "nothing"}
-
-
-@pytest.fixture(autouse=True)
-def nothing_told():
-    environment._told.clear()
 
 
 def own(**words):
