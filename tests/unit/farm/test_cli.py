@@ -1,6 +1,5 @@
-"""The farm stands beside the pack: neither imports the other, and one file imports Ray."""
+"""The command of the farm: what it refuses in one sentence, and what has to be installed."""
 
-import ast
 import asyncio
 import json
 import re
@@ -17,60 +16,6 @@ from farm.words import FarmError
 
 ROOT = Path(__file__).resolve().parents[3]
 FARM = ROOT / "farm"
-PACK = [ROOT / "__init__.py", *ROOT.glob("nodes/*.py"), *ROOT.glob("headroom/**/*.py")]
-OURS = {"headroom", "nodes", "tools", "lab", "benchmarks", "tests", "farm"}
-# In the order in which they may import each other: what stands further down the list.
-FLOORS = ("__main__", "cli", "serve", "replicas", "plan", "app", "sockets", "proxy",
-          "door client", "line seat", "history worker", "verdict store",
-          "placement comfy process outputs errors progress",
-          "needs prompts servers", "keys clients guard", "words")
-
-
-def imports(path):
-    """(level, module) of every import in a file, wherever it stands."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from ((0, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            yield node.level, node.module
-        elif isinstance(node, ast.ImportFrom):
-            yield from ((node.level, alias.name) for alias in node.names)
-
-
-def test_nothing_of_the_pack_imports_the_farm():
-    assert len(PACK) > 100
-    names = [(path, name) for path in PACK for _, name in imports(path)]
-    assert [found for found in names if "farm" in found[1].split(".")] == []
-
-
-def test_the_farm_imports_nothing_of_the_pack_nor_of_the_development_tools():
-    for path in FARM.glob("*.py"):
-        found = {name.split(".")[0] for level, name in imports(path) if level == 0}
-        assert found & OURS == set(), path
-
-
-def test_one_file_of_the_farm_imports_ray():
-    users = [path.name for path in FARM.glob("*.py")
-             if any(name.split(".")[0] == "ray" for level, name in imports(path) if not level)]
-    assert sorted(users) == ["replicas.py"]
-
-
-def test_imports_inside_the_farm_point_one_way():
-    floor = {name: number for number, names in enumerate(FLOORS) for name in names.split()}
-    assert set(floor) | {"__init__"} == {path.stem for path in FARM.glob("*.py")}
-    for path in FARM.glob("*.py"):
-        below = [name for level, name in imports(path) if level == 1]
-        assert all(floor[name] > floor[path.stem] for name in below if name in floor), path
-
-
-def test_the_pack_neither_ships_nor_requires_ray():
-    for name in ("requirements.txt", "pyproject.toml"):
-        lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
-        assert not any(line.startswith("ray") for line in lines)
-    assert "/farm/" in (ROOT / ".comfyignore").read_text(encoding="utf-8").splitlines()
-
-
-# ---------------------------------------------------- what is typed
 
 
 @pytest.fixture
@@ -108,6 +53,16 @@ def test_an_unreadable_input_gets_one_sentence_before_anything_starts(
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("Error: ") and says in line
     assert not results.exists()
+
+
+def test_the_pack_neither_ships_nor_requires_the_farm_nor_ray():
+    for path in (ROOT / "__init__.py", *ROOT.glob("nodes/*.py")):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"^\s*(from|import) [.\w]*\bfarm\b", text, re.MULTILINE), path
+    for name in ("requirements.txt", "pyproject.toml"):
+        lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+        assert not any(line.startswith("ray") for line in lines)
+    assert "/farm/" in (ROOT / ".comfyignore").read_text(encoding="utf-8").splitlines()
 
 
 def test_every_requirement_is_known_to_be_one():
