@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from support.comfyui import stand_in
 from support.dry_pack import dry_part
 
 from tools import dry_server, fit, fit_range
@@ -97,23 +98,21 @@ def test_another_error_is_a_node_that_needs_real_values():
     assert found.text == "stopped in KSampler (3)"
 
 
-def test_a_file_that_this_comfyui_does_not_load_is_named_and_a_newer_one_is_asked_for():
-    why = "MistralConverter.__init__() got an unexpected keyword argument"
-    found = verdict([sampler()], ["3"], failure(why, out_of_memory=False), loads="new.safetensors")
-    assert found.text == "not loaded in KSampler (3)"
-    text = report([Trial(8, PLAIN, found, 4000, 1, [sampler(1.0)])], FACTS)
-    assert ("KSampler (3): ComfyUI 0.3.75 does not load new.safetensors, and may not know this "
-            f"model yet ({why}); name a newer one with --comfyui.") in text
-    assert "real values" not in text
-
-
-def test_a_machine_without_the_ram_is_not_taken_for_an_old_comfyui():
-    why = "unable to mmap 25642121040 bytes from file <a.safetensors>: Cannot allocate memory (12)"
+@pytest.mark.parametrize("why, word, told", [
+    ("MistralConverter.__init__() got an unexpected keyword argument", "not loaded",
+     "ComfyUI 0.3.75 does not load a.safetensors, and may not know this model yet "
+     "(MistralConverter.__init__() got an unexpected keyword argument); name a newer one with "
+     "--comfyui."),
+    ("unable to mmap 25642121040 bytes from file <a.safetensors>: Cannot allocate memory (12)",
+     "stopped", "needs RAM that this machine does not give (unable to mmap"),
+])
+def test_a_file_that_an_old_comfyui_or_a_machine_without_the_ram_does_not_load_is_named(
+    why, word, told
+):
     found = verdict([sampler()], ["3"], failure(why, out_of_memory=False), loads="a.safetensors")
-    assert found.text == "stopped in KSampler (3)"
+    assert found.text == f"{word} in KSampler (3)"
     text = report([Trial(8, PLAIN, found, 4000, 1, [sampler(1.0)])], FACTS)
-    assert "KSampler (3) needs RAM that this machine does not give (unable to mmap" in text
-    assert "real values" not in text
+    assert "KSampler (3)" in text and told in text and "real values" not in text
 
 
 def test_a_request_for_an_impossible_size_gives_no_verdict():
@@ -134,19 +133,15 @@ def test_the_need_of_a_node_is_tensors_pages_and_context_and_never_above_its_pea
     assert nodes_of(record, taken, 400)[0].need_mib == 900
 
 
-@pytest.mark.parametrize("text", ["", "8,", "big", "0,8", "-6", "nan", "inf", "8,1e30"])
-def test_cards_that_are_no_sizes_are_refused(text):
-    with pytest.raises(argparse.ArgumentTypeError, match="GiB with commas"):
-        parse_cards(text)
-
-
-@pytest.mark.parametrize("kind, text", [
-    (capability, "new"), (capability, "8"), (capability, "-8.9"), (amount, "-1"), (amount, "nan"),
-    (amount, "inf"), (amount, "much"),
+@pytest.mark.parametrize("kind, texts, says", [
+    (parse_cards, ("", "8,", "big", "0,8", "-6", "nan", "inf", "8,1e30"), "GiB with commas"),
+    (capability, ("new", "8", "-8.9"), "expected a number"),
+    (amount, ("-1", "nan", "inf", "much"), "expected a number"),
 ])
-def test_settings_that_no_card_has_are_refused(kind, text):
-    with pytest.raises(argparse.ArgumentTypeError, match="expected a number"):
-        kind(text)
+def test_settings_that_no_card_has_are_refused(kind, texts, says):
+    for text in texts:
+        with pytest.raises(argparse.ArgumentTypeError, match=says):
+            kind(text)
 
 
 def test_the_report_has_a_line_a_card_and_every_addition_on_a_line_of_its_own():
@@ -268,10 +263,9 @@ def test_a_language_model_ends_its_text_early_dry_whatever_it_writes(monkeypatch
             codes.append(0)
         return codes
 
-    llama = SimpleNamespace(BaseGenerate=BaseGenerate)
-    music = SimpleNamespace(sample_manual_loop_no_classes=sample)
-    monkeypatch.setitem(sys.modules, "comfy.text_encoders.llama", llama)
-    monkeypatch.setitem(sys.modules, "comfy.text_encoders.ace15", music)
+    stand_in(monkeypatch, "comfy.text_encoders.llama", BaseGenerate=BaseGenerate)
+    music = stand_in(monkeypatch, "comfy.text_encoders.ace15",
+                     sample_manual_loop_no_classes=sample)
     dry = dry_part("run")
     dry.write_few_words()
     dry.write_few_words()  # before every prompt
@@ -301,9 +295,9 @@ def test_a_dry_run_reads_no_weight_looks_for_no_holder_and_begins_without_lesson
 
 def test_a_dry_mesh_is_made_of_a_corner_of_the_voxels(monkeypatch):
     seen = []
-    module = SimpleNamespace(voxel_to_mesh_surfnet=lambda voxels, threshold: seen.append(
-        (voxels.shape, threshold)))
-    monkeypatch.setitem(sys.modules, "/a/comfy_extras/nodes_hunyuan3d", module)
+    module = stand_in(
+        monkeypatch, "/a/comfy_extras/nodes_hunyuan3d", voxel_to_mesh_surfnet=lambda voxels,
+        threshold: seen.append((voxels.shape, threshold)))
     dry = dry_part("run")
     dry.mesh_a_corner()
     dry.mesh_a_corner()  # before every prompt
@@ -312,8 +306,7 @@ def test_a_dry_mesh_is_made_of_a_corner_of_the_voxels(monkeypatch):
 
 
 def test_shapes_are_read_of_layers_that_have_weights(monkeypatch):
-    memory = SimpleNamespace(aimdo_enabled=True)
-    monkeypatch.setitem(sys.modules, "comfy.memory_management", memory)
+    memory = stand_in(monkeypatch, "comfy.memory_management", aimdo_enabled=True)
     dry = dry_part("shapes")
     with dry.layers_with_weights():
         assert not memory.aimdo_enabled
@@ -332,8 +325,7 @@ def test_a_comfyui_that_lacks_a_switch_which_is_off_still_names_a_models_weights
     monkeypatch.syspath_prepend(fit.ROOT / "tools")
     public = importlib.import_module("public_architectures")
     monkeypatch.setattr(public, "_ops", dict)
-    monkeypatch.setitem(sys.modules, "an_older_host", SimpleNamespace(
-        Model=Model, ModelParams=ModelParams))
+    stand_in(monkeypatch, "an_older_host", Model=Model, ModelParams=ModelParams)
     assert public.of_class("an_older_host:Model", '{"width": 3, "newer": false}') == {
         "weight": (2, 3)}
     with pytest.raises(TypeError, match="newer"):

@@ -1,12 +1,11 @@
 """Frames of videos in RAM: a dry run writes to none of them, and gives what has their shape."""
 
-import sys
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from support.comfyui import stand_in
 from support.dry_pack import dry_part
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -55,6 +54,22 @@ def test_small_tensors_and_integers_and_whole_reductions_are_computed(uncomputed
     assert uncomputed(aten.bitwise_not.default, frames.view(torch.int32)) is None
 
 
+@pytest.fixture
+def dry(monkeypatch):
+    """A function that does a part of a dry run to a module of ComfyUI with these contents.
+
+    It does so twice, as before every prompt.
+    """
+    def do(name, path, *args, part="run", **contents):
+        module = stand_in(monkeypatch, path, **contents)
+        work = getattr(dry_part(part), name)
+        work(*args)
+        work(*args)
+        return module
+
+    return do
+
+
 @dataclass
 class Components:
     images: torch.Tensor
@@ -72,68 +87,51 @@ class Video:
         return path, codec, tuple(self.components.images.shape[:3]), self.components.audio
 
 
-def test_a_video_is_written_with_one_frame_and_no_sound_and_keeps_its_frames(monkeypatch):
-    monkeypatch.setitem(sys.modules, "comfy_api.latest._input_impl.video_types",
-                        SimpleNamespace(VideoFromComponents=Video))
+def test_a_video_is_written_with_one_frame_and_no_sound_and_keeps_its_frames(dry, monkeypatch):
     monkeypatch.setattr(Video, "save_to", Video.save_to)  # given back afterwards
-    shorten = dry_part("run").write_one_frame
-    shorten()
-    shorten()  # before every prompt
+    dry("write_one_frame", "comfy_api.latest._input_impl.video_types", VideoFromComponents=Video)
     video = Video(Components(torch.zeros(81, 5, 4, 3)))  # no codec writes 5 lines
     assert video.save_to("a.mp4", codec="h264") == ("a.mp4", "h264", (1, 4, 4), None)
     assert len(video.components.images) == 81
 
 
-def test_a_sound_is_written_with_its_first_second(monkeypatch):
+def test_a_sound_is_written_with_its_first_second(dry):
     class Helper:
         @staticmethod
         def save_audio(audio, prefix, format="flac"):
             return tuple(audio["waveform"].shape), audio["sample_rate"], prefix, format
 
-    module = SimpleNamespace(AudioSaveHelper=Helper)
-    monkeypatch.setitem(sys.modules, "comfy_api.latest._ui", module)
-    shorten = dry_part("run").write_one_second
-    shorten()
-    shorten()  # before every prompt
+    dry("write_one_second", "comfy_api.latest._ui", AudioSaveHelper=Helper)
     sound = {"waveform": torch.zeros(1, 2, 441), "sample_rate": 44}
     assert Helper.save_audio(sound, "a", format="mp3") == ((1, 2, 44), 44, "a", "mp3")
     assert sound["waveform"].shape[-1] == 441
 
 
-def test_lanczos_computes_small_pictures_only(monkeypatch, frames):
-    comfy = SimpleNamespace(lanczos=lambda samples, width, height: "resized")
-    monkeypatch.setitem(sys.modules, "comfy.utils", comfy)
-    shorten = dry_part("run").resize_no_frames
-    shorten(128 << 20)
-    shorten(128 << 20)  # before every prompt
+def test_lanczos_computes_small_pictures_only(dry, frames):
+    comfy = dry("resize_no_frames", "comfy.utils", 128 << 20,
+                lanczos=lambda samples, width, height: "resized")
     assert comfy.lanczos(torch.empty(1, 3, 8, 8), 16, 12) == "resized"
     assert comfy.lanczos(frames.view(64, 1, 1024, 1024), 16, 12).shape == (64, 1, 12, 16)
 
 
-def test_masks_are_grown_unless_they_are_a_videos(monkeypatch, frames):
+def test_masks_are_grown_unless_they_are_a_videos(dry, frames):
     class GrowMask:
         @classmethod
         def execute(cls, mask, expand, tapered_corners):
             return mask.shape, expand, tapered_corners
 
-    module = SimpleNamespace(GrowMask=GrowMask)
-    monkeypatch.setitem(sys.modules, "/a/comfy_extras/nodes_mask", module)
-    shorten = dry_part("run").grow_no_frames
-    shorten(128 << 20)
-    shorten(128 << 20)  # before every prompt
+    dry("grow_no_frames", "/a/comfy_extras/nodes_mask", 128 << 20, GrowMask=GrowMask)
     one = torch.empty(1, 8, 8)
     assert GrowMask.execute(one, 6, tapered_corners=True) == (one.shape, 6, True)
     grow = GrowMask.execute.__func__  # as ComfyUI calls it
     assert grow(GrowMask, mask=frames, expand=6, tapered_corners=True) == (frames.shape, 0, True)
 
 
-def test_pictures_are_resized_to_their_shape_only_and_masks_for_real(monkeypatch):
+def test_pictures_are_resized_to_their_shape_only_and_masks_for_real(dry):
     def resize(samples, width, height, upscale_method, crop):
         return upscale_method, crop
 
-    comfy = SimpleNamespace(common_upscale=resize)
-    monkeypatch.setitem(sys.modules, "comfy.utils", comfy)
-    dry_part("run").resize_no_frames(128 << 20)
+    comfy = dry("resize_no_frames", "comfy.utils", 128 << 20, common_upscale=resize)
     pictures = torch.empty(2, 3, 1024, 1024)
     assert comfy.common_upscale(pictures, 16, 12, "area", crop="center").shape == (2, 3, 12, 16)
     assert comfy.common_upscale(pictures[:, :1], 16, 12, "area", "center") == ("area", "center")
@@ -150,17 +148,14 @@ class Mode(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_tiles_are_run_in_the_modes_and_blended_outside_where_only_frames_are_left_out(monkeypatch):
+def test_tiles_are_run_in_the_modes_and_blended_outside_where_only_frames_are_left_out(dry):
     seen, left_out = [], []
 
     def blend(samples, function, tile):
         return function(samples).mul_(tile)
 
-    comfy = SimpleNamespace(tiled_scale_multidim=blend)
-    monkeypatch.setitem(sys.modules, "comfy.utils", comfy)
-    shorten = dry_part("once").shorten_tiles
-    shorten(lambda: 0, lambda: Mode(left_out))
-    shorten(lambda: 0, lambda: Mode(left_out))  # before every prompt
+    comfy = dry("shorten_tiles", "comfy.utils", lambda: 0, lambda: Mode(left_out), part="once",
+                tiled_scale_multidim=blend)
     for shape, outside in (((1, 2, 4), []), ((1, 2, 4, 4), [aten.mul_.Tensor])):
         samples = torch.ones(shape)
         with Mode(seen):
@@ -186,7 +181,7 @@ def test_of_blended_frames_nothing_is_written_and_small_tensors_are_computed(fra
 
 @pytest.mark.parametrize(("weights_bytes", "expected"), [(0, 2), (64 << 20, 6)])
 def test_a_tile_is_run_once_a_shape_unless_weights_are_copied_for_it(
-    monkeypatch, weights_bytes, expected
+    dry, weights_bytes, expected
 ):
     copied, run = [0], []
 
@@ -198,10 +193,8 @@ def test_a_tile_is_run_once_a_shape_unless_weights_are_copied_for_it(
     def blend(samples, function, tile):
         return [function(one) for size in (4, 2) for one in samples.split(size, dim=-1)]
 
-    comfy = SimpleNamespace(tiled_scale_multidim=blend)
-    monkeypatch.setitem(sys.modules, "comfy.utils", comfy)
-    dry_part("once").shorten_tiles(
-        lambda: copied[0], lambda: Mode([]))
+    comfy = dry("shorten_tiles", "comfy.utils", lambda: copied[0], lambda: Mode([]), part="once",
+                tiled_scale_multidim=blend)
     made = comfy.tiled_scale_multidim(torch.ones(1, 3, 8, 8), decode, tile=3)
     assert [(one.shape[-1], one.dtype) for one in made] == [
         (8, torch.float16)] * 2 + [(4, torch.float16)] * 4
@@ -212,7 +205,7 @@ def test_a_tile_is_run_once_a_shape_unless_weights_are_copied_for_it(
 
 @pytest.mark.parametrize(("reads", "outside"), [(0, [False, True, False, True]), (1, [False] * 4)])
 def test_models_of_a_class_that_reads_no_number_run_outside_of_the_mode_from_the_second_call_on(
-    monkeypatch, reads, outside
+    dry, reads, outside
 ):
     seen, read = [], []
 
@@ -225,10 +218,7 @@ def test_models_of_a_class_that_reads_no_number_run_outside_of_the_mode_from_the
             read.extend([1] * reads)
             return x.neg()
 
-    monkeypatch.setitem(sys.modules, "comfy.model_base", SimpleNamespace(BaseModel=Model))
-    shorten = dry_part("once").run_unseen
-    shorten(lambda: len(read))
-    shorten(lambda: len(read))  # before every prompt
+    dry("run_unseen", "comfy.model_base", lambda: len(read), part="once", BaseModel=Model)
     found = []
     with Mode(seen):
         for part, values in ((1, {}), (1, {"context": None}), (1, {"context": 1}),
@@ -239,7 +229,7 @@ def test_models_of_a_class_that_reads_no_number_run_outside_of_the_mode_from_the
 
 
 @pytest.mark.parametrize(("mask", "outside"), [(torch.float32, True), (torch.int64, False)])
-def test_a_text_encoder_that_returns_integers_runs_inside_of_the_mode(monkeypatch, mask, outside):
+def test_a_text_encoder_that_returns_integers_runs_inside_of_the_mode(dry, mask, outside):
     seen = []
 
     class Encoder:
@@ -250,8 +240,7 @@ def test_a_text_encoder_that_returns_integers_runs_inside_of_the_mode(monkeypatc
             made = torch.ones(len(tokens), 4).neg()
             return made, None, {"attention_mask": made.to(mask)}
 
-    monkeypatch.setitem(sys.modules, "comfy.sd1_clip", SimpleNamespace(SDClipModel=Encoder))
-    dry_part("once").run_unseen(lambda: 0)
+    dry("run_unseen", "comfy.sd1_clip", lambda: 0, part="once", SDClipModel=Encoder)
     with Mode(seen):
         Encoder().forward([[1, 2]])
         Encoder().forward([[3, 4]])
@@ -260,7 +249,7 @@ def test_a_text_encoder_that_returns_integers_runs_inside_of_the_mode(monkeypatc
         assert seen  # of another length
 
 
-def test_a_vae_runs_outside_of_the_mode_from_its_second_call_of_a_shape_on(monkeypatch):
+def test_a_vae_runs_outside_of_the_mode_from_its_second_call_of_a_shape_on(dry):
     seen = []
 
     class Network:
@@ -272,8 +261,7 @@ def test_a_vae_runs_outside_of_the_mode_from_its_second_call_of_a_shape_on(monke
         def __init__(self, sd=None):
             self.first_stage_model = Network()
 
-    monkeypatch.setitem(sys.modules, "comfy.sd", SimpleNamespace(VAE=VAE))
-    dry_part("once").run_unseen(lambda: 0)
+    dry("run_unseen", "comfy.sd", lambda: 0, part="once", VAE=VAE)
     with Mode(seen):
         VAE(sd={}).first_stage_model.decode(torch.ones(2))
         assert seen
@@ -291,9 +279,8 @@ def test_files_are_read_and_weights_loaded_outside_of_the_mode_and_integers_note
             return self.model.places.neg()
 
     Patcher.model.register_buffer("places", torch.arange(3))
-    utils = SimpleNamespace(load_torch_file=lambda path: torch.ones(3).neg())
-    monkeypatch.setitem(sys.modules, "comfy.utils", utils)
-    monkeypatch.setitem(sys.modules, "comfy.model_patcher", SimpleNamespace(ModelPatcher=Patcher))
+    utils = stand_in(monkeypatch, "comfy.utils", load_torch_file=lambda path: torch.ones(3).neg())
+    stand_in(monkeypatch, "comfy.model_patcher", ModelPatcher=Patcher)
     monkeypatch.setattr(torch.nn.Module, "load_state_dict", torch.nn.Module.load_state_dict)
     dry_part("once").load_unseen(noted.append)
     layer = torch.nn.Linear(2, 2)
@@ -305,7 +292,7 @@ def test_files_are_read_and_weights_loaded_outside_of_the_mode_and_integers_note
     assert noted == [Patcher.model.places]
 
 
-def test_sam_looks_at_one_frame_of_a_shape_in_each_node(monkeypatch):
+def test_sam_looks_at_one_frame_of_a_shape_in_each_node(dry):
     looked, node = [], [object()]
 
     class Model:
@@ -313,8 +300,8 @@ def test_sam_looks_at_one_frame_of_a_shape_in_each_node(monkeypatch):
             looked.append(frame.shape)
             return {"boxes": frame.new_ones(1, 4), "scores": [frame.half()], "count": 3}
 
-    monkeypatch.setitem(sys.modules, "comfy.ldm.sam3.detector", SimpleNamespace(SAM3Model=Model))
-    dry_part("once").look_at_one_frame(lambda: 0, lambda: node[0])
+    dry("look_at_one_frame", "comfy.ldm.sam3.detector", lambda: 0, lambda: node[0], part="once",
+        SAM3Model=Model)
     made = [Model().forward(torch.zeros(1, side), threshold=0.4) for side in (8, 8, 4, 8)]
     assert [tuple(one) for one in looked] == [(1, 8), (1, 4)]
     assert made[3]["boxes"].shape == (1, 4) and made[3]["count"] == 3
