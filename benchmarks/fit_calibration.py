@@ -29,8 +29,8 @@ from tools.bench_run import alone
 from tools.comfyui import VARIABLE
 from tools.dry_server import COPY_AT_MOST_KIB
 from tools.errors import DevError, NotHere
-from tools.fake_cuda import fake_cuda
 from tools.fit_range import MOST_COPIES
+from tools.lab import fake_cuda
 from tools.results import FAKE
 
 NAME = "fit_calibration"

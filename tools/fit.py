@@ -19,8 +19,8 @@ from .client import PromptInvalid
 from .comfyui import VARIABLE, locate_comfyui
 from .environment import IS_CLONE, python_for
 from .errors import DevError
-from .fake_cuda import fake_cuda
 from .jobs import read_file
+from .lab import fake_cuda
 from .processes import end_like_ctrl_c, run_in_foreground
 
 ROOT = Path(__file__).resolve().parent.parent
