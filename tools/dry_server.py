@@ -1,4 +1,4 @@
-"""A ComfyUI on the fake CUDA driver with model files that hold no weights: what runs take, dry.
+"""A ComfyUI on the fake CUDA driver with model files without weights: what runs take, dry.
 
     with DryServer(tree, folder, capacity_mib=8192) as dry:
         dry.add_models({"checkpoints/a.safetensors": content})

@@ -35,7 +35,7 @@ ESSENTIALS = ("pip", "setuptools", "torch", "torchvision", "torchaudio")
 
 @dataclass(frozen=True)
 class Environment:
-    """A ready environment: its interpreter, its folder, and the cache that holds it."""
+    """A ready environment: its interpreter, its folder, and the cache that it is in."""
 
     python: Path
     folder: Path

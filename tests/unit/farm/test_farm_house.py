@@ -20,10 +20,10 @@ FARM = ROOT / "farm"
 PACK = [ROOT / "__init__.py", *ROOT.glob("nodes/*.py"), *ROOT.glob("headroom/**/*.py")]
 OURS = {"headroom", "nodes", "tools", "lab", "benchmarks", "tests", "farm"}
 # In the order in which they may import each other: what stands further down the list.
-FLOORS = ("__main__", "cli", "serve", "replicas", "plan", "app", "sockets", "proxy",
+FLOORS = ("__main__", "cli", "serve", "replicas", "settings", "app", "sockets", "proxy",
           "door client", "line seat", "history worker", "verdict store",
           "placement comfy process outputs errors progress",
-          "needs prompts servers", "keys clients guard", "words")
+          "needs prompts servers", "keys clients access", "words")
 
 
 def imports(path):
