@@ -148,7 +148,7 @@ def started(args: argparse.Namespace, flags: tuple[str, ...]) -> Any:
 
 
 def summary(found: Json) -> Json:
-    """How many templates need less, how many predictions held, and the error of the others."""
+    """How many templates need less, how many predictions came true, and the error of the others."""
     parts = [*found["workflows"].values(), *found["templates"].values()]
     pairs = [(part["predicted_peak_mib"], part["first_peak_mib"]) for part in parts
              if part["predicted_peak_mib"]]

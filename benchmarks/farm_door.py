@@ -2,7 +2,7 @@
 
     python benchmarks/farm_door.py [--write]
 
-The servers compute nothing (`tests/support/fake_comfy.py`), so what is measured is the door. Times
+The servers compute nothing (`lab/fake_comfy.py`), so what is measured is the door. Times
 are given beside those of the same prompts sent to the same server without a door.
 """
 
@@ -26,9 +26,7 @@ from on_path import ROOT
 
 from tools.bench_run import alone
 from tools.errors import NotHere
-
-sys.path.insert(0, str(ROOT / "tests"))
-from support import fake_comfy  # noqa: E402
+from tools.lab import fake_comfy
 
 NAME = "farm_door"
 NODES = 20  # of a prompt, so that its size is a usual one
@@ -111,7 +109,7 @@ def accepted(url: str, count: int) -> float:
 
 def throughput(servers: int, count: int) -> float:
     """Prompts a second that so many servers finish, when all are queued at once."""
-    made = [fake_comfy.FakeComfy(4000) for _ in range(servers)]
+    made = [fake_comfy().FakeComfy(4000) for _ in range(servers)]
     with tempfile.TemporaryDirectory() as folder:
         door = Door([one.url for one in made], folder)
         try:
@@ -137,7 +135,7 @@ def run(args: argparse.Namespace) -> dict:
     figures: dict = {"prompts": args.prompts, "queued": args.queued}
     one, three = throughput(1, 20), throughput(3, 60)
     figures["three_to_one"] = round(three / one, 2)
-    comfy = fake_comfy.FakeComfy(4000)
+    comfy = fake_comfy().FakeComfy(4000)
     try:
         figures["alone_ms"] = _ms(timed(comfy.url, args.prompts))
         with tempfile.TemporaryDirectory() as folder:

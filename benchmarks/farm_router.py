@@ -14,11 +14,12 @@ from importlib.util import find_spec
 from typing import Any
 
 import requests
-from farm_door import Door, fake_comfy
+from farm_door import Door
 from farm_run import has_door
 
 from tools.bench_run import alone
 from tools.errors import NotHere
+from tools.lab import fake_comfy
 
 NAME = "farm_router"
 MIB = (1000, 2000)  # of the servers
@@ -38,7 +39,7 @@ def needs_of(seconds: float) -> list[int]:
 
 def of_farm(seconds: float) -> float:
     """Seconds until a farm has finished all, when it knows what each kind needs."""
-    servers = [fake_comfy.FakeComfy(mib) for mib in MIB]
+    servers = [fake_comfy().FakeComfy(mib) for mib in MIB]
     with tempfile.TemporaryDirectory() as folder:
         door = Door([one.url for one in servers], folder)
         try:

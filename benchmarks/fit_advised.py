@@ -14,8 +14,8 @@ from fit_template import answer_for
 from tools.advised import TEMPLATES
 from tools.bench_run import alone
 from tools.errors import NotHere
-from tools.fake_cuda import fake_cuda
 from tools.fit_run import ADVISED, PLAIN
+from tools.lab import fake_cuda
 from tools.results import FAKE
 
 NAME = "fit_advised"

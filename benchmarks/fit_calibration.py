@@ -3,7 +3,7 @@
     python benchmarks/fit_calibration.py [--cases NAME ...]
 
 Each case (fit_cases.py, fit_cases_video.py) runs without workspaces for convolutions and with the
-most that `dev.py fit` counts with (tools/fit_range.py); where weights are streamed the latter holds
+most that `dev.py fit` counts with (tools/fit_range.py); where weights are streamed the latter has
 one more layer. A published figure (fit_published.py) is inside where it lies between the two, give
 or take 1 %: figures are rounded, and libraries have other versions.
 """
@@ -29,8 +29,8 @@ from tools.bench_run import alone
 from tools.comfyui import VARIABLE
 from tools.dry_server import COPY_AT_MOST_KIB
 from tools.errors import DevError, NotHere
-from tools.fake_cuda import fake_cuda
 from tools.fit_range import MOST_COPIES
+from tools.lab import fake_cuda
 from tools.results import FAKE
 
 NAME = "fit_calibration"

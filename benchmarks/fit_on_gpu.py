@@ -32,12 +32,11 @@ from typing import Any
 import on_path  # noqa: F401
 
 from tools import results
-from tools.bench_device import MIB, REAL_PACK, TIMEOUT_S, Device
+from tools.bench_device import MIB, TIMEOUT_S, Device
 from tools.bench_run import alone
 from tools.client import PromptFailed
 from tools.dry_server import DryServer
 from tools.errors import NotHere
-from tools.fake_cuda import fake_cuda
 from tools.fit import CONTEXT_MIB, cards
 from tools.fit_inputs import add_inputs
 from tools.fit_prompt import ObjectInfo, without_noise_trees
@@ -45,6 +44,7 @@ from tools.fit_range import Unmodelled, largest_layer_mib
 from tools.fit_ready import ready
 from tools.fit_run import PLAIN, Fit, Trial
 from tools.fit_steps import fewer_steps
+from tools.lab import REAL_GPU_PACK, fake_cuda
 from tools.server import ComfyServer
 from tools.sparse_files import SparseFile, Weight, write_sparse
 from tools.template_package import templates_of
@@ -175,7 +175,7 @@ def real(args: argparse.Namespace, base: Path, cases: Mapping[str, Json]) -> dic
     for case in cases.values():
         add_inputs(case["data"], None, base / "input")
     rows: dict[str, Json] = {}
-    with ComfyServer(Path(args.comfyui), base, gpu=True, packs=[REAL_PACK],
+    with ComfyServer(Path(args.comfyui), base, gpu=True, packs=[REAL_GPU_PACK],
                      args=args.flags.split()) as server:
         device = Device(server.client(), gpu=True, room_mib=1 << 30)
         for name, case in cases.items():

@@ -32,10 +32,10 @@ from tools.bench_run import alone
 from tools.comfyui import VARIABLE
 from tools.dry_server import DryServer
 from tools.errors import DevError, NotHere
-from tools.fake_cuda import fake_cuda
 from tools.fit_packs import NO_NODE
 from tools.fit_prompt import ObjectInfo
 from tools.fit_ready import ready
+from tools.lab import fake_cuda
 from tools.results import FAKE
 from tools.template_package import templates_of
 

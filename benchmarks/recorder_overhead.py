@@ -27,7 +27,7 @@ import on_path  # noqa: F401
 
 from tools.bench_device import add_gpu, plain_flags
 from tools.bench_run import alone
-from tools.rehearsal import FAKE_CUDA_LAUNCHER, rehearsed_mib, simulated
+from tools.lab import FAKE_CUDA_LAUNCHER, rehearsed_mib, simulated
 from tools.switched import added
 
 NAME = "recorder_overhead"

@@ -3,7 +3,7 @@ capacity.
 
     python benchmarks/recovery_cost.py --comfyui PATH --fake-cuda [--classes SDXL] [--percent 60]
 
-SD1.5, SDXL, Flux and Wan at their published sizes (files that hold no weights) on the fake CUDA
+SD1.5, SDXL, Flux and Wan at their published sizes (files without weights) on the fake CUDA
 driver, with ComfyUI's defaults. What a class needs is the smallest device on which a stock prompt
 completes, to 8 %. At shares of it, each on a server that was started on such a device: two prompts
 in a row with OOM Guard on model, text encoder and VAE, then two of stock, then the best setting

@@ -26,9 +26,8 @@ from on_path import ROOT
 
 from tools import models
 from tools.bench_run import alone
-from tools.fake_cuda import driver_ledger
+from tools.lab import FAKE_CUDA_LAUNCHER, driver_ledger
 from tools.load_file import load_file
-from tools.rehearsal import FAKE_CUDA_LAUNCHER
 from tools.results import FAKE
 
 NAME = "size_orders"

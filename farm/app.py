@@ -12,9 +12,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from .access import Access, App
 from .comfy import session
 from .door import Door
-from .guard import App, Guard
 from .history import job_of, number_of, page_of, rerun_of
 from .line import Refused
 from .proxy import Proxy
@@ -44,7 +44,7 @@ def application(door: Door, token: str, most_bytes: int) -> App:
                 door.store.close()
 
     handlers = dict.fromkeys((FarmError, Refused), _wrong)
-    return Guard(Starlette(lifespan=life, exception_handlers=handlers), token, most_bytes)
+    return Access(Starlette(lifespan=life, exception_handlers=handlers), token, most_bytes)
 
 
 def _answer(content: Any, status: int = 200) -> Response:

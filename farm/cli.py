@@ -20,7 +20,7 @@ from .words import FarmError
 from .worker import Patience
 
 if TYPE_CHECKING:
-    from .plan import Plan
+    from .settings import Settings
 
 RAY = ("serve on this Ray cluster (auto, or its address), or on a Ray that is started here "
        "(local); default: only where servers that are started want GPUs")
@@ -96,16 +96,16 @@ def serve(args: argparse.Namespace) -> int:
     """Open a door until it is stopped."""
     from .serve import serve as open_door
 
-    open_door(plan_of(args, args.token, args.upload_mib << 20), args.host, args.port)
+    open_door(settings_of(args, args.token, args.upload_mib << 20), args.host, args.port)
     return 0
 
 
-def plan_of(args: argparse.Namespace, token: str = "", most_bytes: int = 1 << 30) -> "Plan":
+def settings_of(args: argparse.Namespace, token: str = "", most_bytes: int = 1 << 30) -> "Settings":
     """Return what a door is to be made of; FarmError for servers that nobody understands."""
-    from .plan import Plan  # wants Starlette, which a client does not
+    from .settings import Settings  # wants Starlette, which a client does not
 
     patience = Patience(args.start_seconds, args.silent_seconds, args.prompt_seconds)
-    return Plan(read_servers(args.servers), patience, args.results.absolute(), args.after_oom,
+    return Settings(read_servers(args.servers), patience, args.results.absolute(), args.after_oom,
                 token, most_bytes, Limits(args.retries, args.losses), args.guess,
                 args.ray)
 
@@ -117,9 +117,9 @@ def run(args: argparse.Namespace) -> int:
         return batch(args, args.farm.rstrip("/"), args.token, Progress(total))
     from .serve import opened
 
-    plan = plan_of(args)
+    settings = settings_of(args)
     total = prompts.count(args.prompts)
-    with opened(plan) as (url, token):
+    with opened(settings) as (url, token):
         return batch(args, url, token, Progress(total), is_own=True)
 
 

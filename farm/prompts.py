@@ -85,7 +85,7 @@ def _read(source: str) -> Iterator[tuple[str, Any]]:
     elif path.is_dir():
         files = sorted(one for one in path.iterdir() if one.suffix in (".json", ".jsonl"))
         if not files:
-            raise FarmError(f"{path} holds no .json or .jsonl file; name a folder with prompts.")
+            raise FarmError(f"{path} has no .json or .jsonl file; name a folder with prompts.")
         for one in files:
             yield from _file(one)
     else:

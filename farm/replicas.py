@@ -20,9 +20,9 @@ import ray.serve.exceptions
 from ray import serve
 
 from .errors import Errors
-from .plan import Plan
 from .process import bound
 from .servers import ServerSpec
+from .settings import Settings
 from .words import Facts, FarmError, Order, Outcome, plain
 from .worker import Patience, ServerFailed, Worker
 
@@ -96,12 +96,12 @@ def name_of(server: str) -> str:
 
 
 @contextlib.contextmanager
-def deployed(plan: Plan, host: str, port: int) -> Iterator[None]:
-    """Be served on the Ray cluster of the plan, or with a Ray of its own where it is "local".
+def deployed(settings: Settings, host: str, port: int) -> Iterator[None]:
+    """Be served on the Ray cluster of the settings, or with a Ray of its own where it is "local".
 
     FarmError where Ray or the address is not there, or a server finds no machine.
     """
-    address, ends = plan.ray_address, signal.getsignal(signal.SIGTERM)  # Ray puts its own there
+    address, ends = settings.ray_address, signal.getsignal(signal.SIGTERM)  # Ray puts its own there
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     package = str(Path(__file__).resolve().parent)
     options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {
@@ -113,7 +113,7 @@ def deployed(plan: Plan, host: str, port: int) -> Iterator[None]:
             raise _not_started("Ray was to start on this machine", error) from error
         raise FarmError(f"No connection to Ray at {address}: {_first_line(error)}.") from error
     here = f"node:{ray.util.get_node_ip_address()}"  # the store is a file of this machine
-    _expect_room(plan.specs)
+    _expect_room(settings.specs)
     if not serve.status().proxies:  # else it is Serve that listens there
         bound(host, port).close()
     try:
@@ -125,10 +125,10 @@ def deployed(plan: Plan, host: str, port: int) -> Iterator[None]:
         serve.deployment(Replica, name=name_of(spec.name)).options(
             max_ongoing_requests=10, **_how_many(spec), ray_actor_options={
                 "num_cpus": 0, "num_gpus": spec.gpus, "resources": spec.resources},
-        ).bind(spec, plan.patience, plan.errors)
-        for spec in plan.specs if spec.is_started
+        ).bind(spec, settings.patience, settings.errors)
+        for spec in settings.specs if spec.is_started
     ]
-    entrance = serve.ingress(lambda: plan.app(_work, LOG.info))()  # made in the replica
+    entrance = serve.ingress(lambda: settings.app(_work, LOG.info))()  # made in the replica
     door = serve.deployment(entrance, name=DOOR).options(
         num_replicas=1, max_ongoing_requests=ALONE,
         ray_actor_options={"num_cpus": 0, "resources": {here: 0.001}})
@@ -148,8 +148,8 @@ def deployed(plan: Plan, host: str, port: int) -> Iterator[None]:
         ray.shutdown()
 
 
-def _work(plan: Plan, spec: ServerSpec) -> Remote | Worker:
-    return Remote(spec.name) if spec.is_started else plan.worker(spec)
+def _work(settings: Settings, spec: ServerSpec) -> Remote | Worker:
+    return Remote(spec.name) if spec.is_started else settings.worker(spec)
 
 
 def _how_many(spec: ServerSpec) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import uvicorn
 
-from .guard import App
-from .plan import Plan
+from .access import App
 from .process import bound, free_port
+from .settings import Settings
 from .words import FarmError
 
 LOG = logging.getLogger("farm")
@@ -24,46 +24,46 @@ LOOPBACK = (HERE, "::1", "localhost")
 BATCH_PORT = 8289  # on a Ray that runs on after a batch: Serve keeps its first port there
 
 
-def serve(plan: Plan, host: str, port: int) -> None:
+def serve(settings: Settings, host: str, port: int) -> None:
     """Serve until the process is told to end; FarmError where the address cannot be opened."""
     logging.basicConfig(format="%(message)s", level=logging.INFO)
-    if not plan.token and host not in LOOPBACK:
+    if not settings.token and host not in LOOPBACK:
         LOG.warning("Everybody who reaches %s may use these servers; --token asks for one.", host)
-    if plan.ray_address:
-        with _deployed(plan, host, port):
+    if settings.ray_address:
+        with _deployed(settings, host, port):
             LOG.info("The farm is at http://%s:%s", host, port)
             threading.Event().wait()  # until a signal ends this process
     with bound(host, port) as listening:
-        server = _server(plan.app(Plan.worker, LOG.info))
+        server = _server(settings.app(Settings.worker, LOG.info))
         LOG.info("The farm is at http://%s:%s", host, listening.getsockname()[1])
         server.run([listening])
 
 
 @contextlib.contextmanager
-def opened(plan: Plan) -> Iterator[tuple[str, str]]:
+def opened(settings: Settings) -> Iterator[tuple[str, str]]:
     """Have a door for this process alone; yields its URL and its token."""
-    plan = replace(plan, token=secrets.token_hex())
-    if plan.ray_address:
-        port = free_port() if plan.ray_address == "local" else BATCH_PORT
-        with _deployed(plan, HERE, port):
-            yield f"http://{HERE}:{port}", plan.token
+    settings = replace(settings, token=secrets.token_hex())
+    if settings.ray_address:
+        port = free_port() if settings.ray_address == "local" else BATCH_PORT
+        with _deployed(settings, HERE, port):
+            yield f"http://{HERE}:{port}", settings.token
         return
     with bound(HERE, 0) as listening:
-        server = _server(plan.app(Plan.worker, LOG.debug))  # the batch says it itself
+        server = _server(settings.app(Settings.worker, LOG.debug))  # the batch says it itself
         thread = threading.Thread(target=server.run, args=([listening],), name="farm door")
         thread.start()
         try:  # requests wait at the socket until there is an answer
-            yield f"http://{HERE}:{listening.getsockname()[1]}", plan.token
+            yield f"http://{HERE}:{listening.getsockname()[1]}", settings.token
         finally:
             server.should_exit = True
             thread.join()
 
 
 @contextlib.contextmanager
-def _deployed(plan: Plan, host: str, port: int) -> Iterator[None]:
+def _deployed(settings: Settings, host: str, port: int) -> Iterator[None]:
     from .replicas import deployed  # Ray takes seconds to import
 
-    with deployed(plan, host, port):
+    with deployed(settings, host, port):
         expect_open(host, port)
         yield
 

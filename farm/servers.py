@@ -75,7 +75,7 @@ def _from_file(path: Path) -> list[ServerSpec]:
     except (ValueError, RecursionError) as error:
         raise FarmError(f"{path} is not JSON: {error}.") from error
     if not isinstance(data, list):
-        raise FarmError(f"{path} is expected to hold a list of servers, but holds something else.")
+        raise FarmError(f"{path} is expected to be a list of servers, but is something else.")
     return [spec for number, item in enumerate(data) for spec in _entry(item, path, number)]
 
 

@@ -16,7 +16,7 @@ from .needs import Need, Needs
 from .words import FarmError, Json, Past
 
 FILE = "farm.sqlite"
-MOST_ENDED = 10_000  # as many as ComfyUI's own history holds
+MOST_ENDED = 10_000  # as many as ComfyUI's own history keeps
 SECRETS = ("auth_token_comfy_org", "api_key_comfy_org")
 TABLES = """
 CREATE TABLE IF NOT EXISTS prompts (

@@ -17,7 +17,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SIMULATED_MIB = 8192  # what a simulated GPU starts with, before it gets the size that a test asks
-REAL_GPU_PACK = ROOT / "lab" / "packs" / "headroom_real_gpu"
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 # Files with servers that take a minute or more on two cores.
 LONG = ("test_moved_host", "test_oom_guard", "test_advice", "test_packs", "test_fake_cuda_bytes",
@@ -51,6 +50,10 @@ for _name, _folder in (
     ("support", ROOT / "tests" / "support"),
 ):
     _load_package(_name, _folder)
+
+from tools.lab import REAL_GPU_PACK, fake_comfy  # noqa: E402 - only now there is a `tools`
+
+fake_comfy()  # so that tests can import it
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -14,13 +14,10 @@ from typing import Any
 
 from . import models
 from .client import Client, PromptFailed, node_texts
-from .fake_cuda import driver_ledger
 from .graph import Graph, Node, forget_everything
+from .lab import PACKS, REAL_GPU_PACK, driver_ledger
 from .server import ComfyServer, known_flags
 
-ROOT = Path(__file__).resolve().parent.parent
-REAL_PACK = ROOT / "lab" / "packs" / "headroom_real_gpu"
-PROBES = ROOT / "tests" / "host" / "packs"
 NATIVE_ALLOCATOR, NO_DYNAMIC_VRAM = "--disable-cuda-malloc", "--disable-dynamic-vram"
 # What the simulated GPU does not have either, so that figures can be compared.
 PLAIN = (NATIVE_ALLOCATOR, NO_DYNAMIC_VRAM)
@@ -190,7 +187,7 @@ def serve(
 
     With None for the size it runs on the CPU where it is not the real one, which is used whole.
     """
-    folders = [PROBES / name for name in packs]
+    folders = [PACKS / name for name in packs]
     tree = Path(args.comfyui)
     fake = getattr(args, "fake_cuda", False) and capacity_mib is not None
     if not (fake or getattr(args, "gpu", False)):
@@ -200,7 +197,7 @@ def serve(
                              "expandable_segments:False")
     words = ["--capacity-mib", str(capacity_mib)] if fake else None
     return ComfyServer(tree, Path(base), gpu=not fake, fake_cuda=words,
-                       packs=[*folders, REAL_PACK], args=[*plain_flags(tree), *flags],
+                       packs=[*folders, REAL_GPU_PACK], args=[*plain_flags(tree), *flags],
                        env={**settings, **(env or {})}, **options)
 
 

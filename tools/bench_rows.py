@@ -1,7 +1,7 @@
 """The lines of the tables, from `bench_rows.json`: one declarative table of every benchmark.
 
 There a row says in English and in Chinese (or once for both) what was measured and the figure, as
-format strings over the benchmark's result. Beside Python's own they may hold
+format strings over the benchmark's result. Beside Python's own they may contain
 - `{a/b}` and `{a-b}`, a ratio and a difference of two values; `{list!n}`, how many there are;
 - `:MiB` and `:GB/s`, a number of bytes or of bytes a second; `:?yes|no`, words for a bool.
 `if` names what a row needs that not every result has. `each` makes a row for each of those keys of

@@ -21,8 +21,8 @@ from typing import Any
 
 from . import bench_rows, bench_tables, results
 from .errors import NotHere
+from .lab import REHEARSAL_VARIABLE
 from .load_file import load_file
-from .rehearsal import VARIABLE
 
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 REHEARSAL_MIB = 16384
@@ -118,7 +118,7 @@ def main() -> int:
 
 def _rehearse(names: Iterable[str]) -> int:
     """Do what `--gpu` does on a simulated GPU with small sizes, and record nothing."""
-    os.environ[VARIABLE] = str(REHEARSAL_MIB)
+    os.environ[REHEARSAL_VARIABLE] = str(REHEARSAL_MIB)
     return _failures(names, lambda module: run_one(
         module, getattr(module, "REHEARSAL", ()), "--gpu", keep=False
     ))

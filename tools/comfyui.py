@@ -30,7 +30,7 @@ def locate_comfyui(
 ) -> Path:
     """The tree given as `path` or by COMFYUI_PATH, else ComfyUI 0.3.75 fetched into the cache.
 
-    `python` is an interpreter whose pip may be asked. DevError when the path holds no ComfyUI.
+    `python` is an interpreter whose pip may be asked. DevError when the path has no ComfyUI.
     """
     given = path or (os.environ if env is None else env).get(VARIABLE)
     return checked_tree(Path(given)) if given else floor_tree(python)
@@ -71,8 +71,8 @@ def checked_tree(path: Path) -> Path:
     for needed in ("main.py", "nodes.py", "comfy/cli_args.py"):
         if not (tree / needed).is_file():
             raise DevError(
-                f"{path} is not a ComfyUI folder: it holds no {needed}; give --comfyui or "
-                f"{VARIABLE} the folder that holds ComfyUI's main.py."
+                f"{path} is not a ComfyUI folder: it has no {needed}; give --comfyui or "
+                f"{VARIABLE} the folder with ComfyUI's main.py."
             )
     return tree
 

@@ -1,4 +1,4 @@
-"""A ComfyUI on the fake CUDA driver with model files that hold no weights: what runs take, dry.
+"""A ComfyUI on the fake CUDA driver with model files without weights: what runs take, dry.
 
     with DryServer(tree, folder, capacity_mib=8192) as dry:
         dry.add_models({"checkpoints/a.safetensors": content})
@@ -15,16 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from .errors import DevError
-from .fake_cuda import fake_cuda
 from .fit_range import LIMIT
 from .graph import forget_everything
+from .lab import REAL_GPU_PACK, fake_cuda
 from .models import Part
 from .server import ComfyServer, known_flags
 from .sparse_files import SparseFile, write_sparse
 
-LAB = Path(__file__).resolve().parent.parent / "lab"
-PACKS = (LAB / "packs" / "headroom_real_gpu",
-         Path(__file__).resolve().parent / "packs" / "headroom_dry")
+DRY_PACK = Path(__file__).resolve().parent / "packs" / "headroom_dry"
 COPY_AT_MOST_KIB = 64  # ids, positions and sigmas come through, weights do not
 ROOM_MIB = 1 << 20
 Json = dict[str, Any]
@@ -67,7 +65,7 @@ class DryServer:
         own = {EMBEDDING_FOLDER: str(self.embeddings.resolve()), LIMIT: ""}  # never the user's
         env = {**LAZY_RAM, **NO_COMPILING, **SAME_ORDER, **options.pop("env", {}), **own}
         self._server = ComfyServer(comfyui, Path(base), args=(*flags, *needed_flags(comfyui)),
-                                   packs=(*packs, *PACKS),
+                                   packs=(*packs, REAL_GPU_PACK, DRY_PACK),
                                    fake_cuda=devices.words(), env=env, **options)
 
     def __enter__(self) -> "DryServer":

@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 CONSTRAINTS = HERE / "constraints.txt"
 REQUIREMENTS = HERE / "requirements.txt"
 PACK_REQUIREMENTS = HERE.parent / "requirements.txt"
-IS_CLONE = (HERE.parent / "tests").is_dir()  # else what `pip install` makes of tools/
+IS_CLONE = (HERE.parent / "benchmarks").is_dir()  # else what `pip install` makes of tools/
 COMPLETE = "headroom-complete.json"
 NEEDED_GIB = {"linux": 10}  # the CUDA libraries of PyTorch, unpacked and while downloading
 NEEDED_GIB_ELSEWHERE = 4
@@ -35,7 +35,7 @@ ESSENTIALS = ("pip", "setuptools", "torch", "torchvision", "torchaudio")
 
 @dataclass(frozen=True)
 class Environment:
-    """A ready environment: its interpreter, its folder, and the cache that holds it."""
+    """A ready environment: its interpreter, its folder, and the cache that it is in."""
 
     python: Path
     folder: Path

@@ -19,8 +19,8 @@ from .client import PromptInvalid
 from .comfyui import VARIABLE, locate_comfyui
 from .environment import IS_CLONE, python_for
 from .errors import DevError
-from .fake_cuda import fake_cuda
 from .jobs import read_file
+from .lab import fake_cuda
 from .processes import end_like_ctrl_c, run_in_foreground
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context-mib", type=amount, default=CONTEXT_MIB, metavar="MIB",
                         help=f"what the CUDA context takes; default: {CONTEXT_MIB:g}")
     parser.add_argument("--other-mib", type=amount, default=0.0, metavar="MIB",
-                        help="what a desktop or another program holds; default: 0")
+                        help="what a desktop or another program takes; default: 0")
     parser.add_argument("--layout-copies", type=amount, default=1.0, metavar="N",
                         help="channels-last copies of what a convolution reads and writes; "
                              "default: 1")

@@ -20,7 +20,7 @@ Json = dict[str, Any]
 class Found:
     """The model files of a workflow, by their places in a models folder.
 
-    `origin`: where each header comes from. `unreadable`: there, but of a kind that holds no header.
+    `origin`: where each header comes from. `unreadable`: there, but of a kind without a header.
     `unknown`: neither in the folders nor published.
     """
 
@@ -82,7 +82,7 @@ def index(folders: Iterable[Path]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for folder in folders:
         if not folder.is_dir():
-            raise DevError(f"{folder} is no folder; give --models the folder that holds "
+            raise DevError(f"{folder} is no folder; give --models the folder with "
                            "checkpoints, vae and so on.")
         for path in sorted(folder.rglob("*")):
             if path.suffix.lower() in READABLE + UNREADABLE and path.is_file():
@@ -102,4 +102,4 @@ def check_named(prompt: Json, found: Found) -> None:
             if isinstance(value, str) and value in found.unknown:
                 raise DevError(
                     f"{where}, which is neither in a models folder nor a published file whose "
-                    "sizes are known; name the folder that holds it with --models.")
+                    "sizes are known; name its folder with --models.")

@@ -1,11 +1,11 @@
 """What a dry run does not model, as an upper bound: from which to which amount a run may need.
 
 1. Workspaces of convolutions: which algorithm cuDNN takes depends on its version and the card. The
-   least is none. The largest in use is Winograd's for 3x3, F(2x2, 3x3): it holds 16 numbers in
+   least is none. The largest in use is Winograd's for 3x3, F(2x2, 3x3): it keeps 16 numbers in
    float32 for every 4 that it reads or writes, so 8 copies of both where they have half the
    precision. (Of float32 it is 4: what runs in float32 is given twice too much here.)
 2. Weights that are streamed: the copy of the next layer begins while the one before it is still in
-   use, so a card holds one more layer than the dry one, where all happens at once.
+   use, so there is one more layer on a card than in a dry run, where all happens at once.
 3. The CUDA context, with the kernels that libraries load into it: 0.3 to 0.5 GB are told of
    consumer cards, an H100 took 0.74 to 0.85 GiB (benchmarks/fit_on_gpu.py).
 """

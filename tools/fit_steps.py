@@ -50,7 +50,7 @@ def _list_fewer(prompt: Json, most: int) -> None:
 
 
 def _number(prompt: Json, value: Any) -> int | None:
-    """What an input is given: by itself, by a node that holds a value, or over a switch."""
+    """What an input is given: by itself, by a node that is a value, or over a switch."""
     node = prompt.get(value[0]) if isinstance(value, list) and value else None
     if node is None:
         return value if isinstance(value, int) else None

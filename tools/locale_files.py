@@ -1,4 +1,4 @@
-"""The English words of the nodes, as `locales/en/nodeDefs.json` holds them.
+"""The English words of the nodes, as `locales/en/nodeDefs.json` has them.
 
 They are the nodes' own: run `python -m tools.locale_files URL` against a running server after a
 name or a tooltip has changed.

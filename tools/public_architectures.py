@@ -110,7 +110,7 @@ def mage_vae() -> Shapes:
 
 
 def hunyuan_3d_decoder() -> Shapes:
-    """The VAE of Hunyuan3D 2.0, whose files hold no encoder."""
+    """The VAE of Hunyuan3D 2.0, whose files have no encoder."""
     made = of_class("comfy.ldm.hunyuan3d.vae:ShapeVAE")
     return {name: shape for name, shape in made.items() if not name.startswith("encoder.")}
 

@@ -1,4 +1,4 @@
-"""Published checkpoints, which hold several models, by their names.
+"""Published checkpoints, which contain several models, by their names.
 
 Like public_newer.py; public_models.py joins it to the others.
 """
@@ -31,7 +31,7 @@ def _hunyuan_3d_2(guidance: bool) -> tuple[Part, ...]:
 
 
 def _stable_video() -> tuple[Part, ...]:
-    """Stable Video Diffusion XT, whose file holds float32."""
+    """Stable Video Diffusion XT, whose file is in float32."""
     unet = of("modules.diffusionmodules.openaimodel:UNetModel", image_size=32, in_channels=8,
               out_channels=4, model_channels=320, num_res_blocks=[2] * 4,
               channel_mult=[1, 2, 4, 4], transformer_depth=[1] * 6 + [0] * 2,

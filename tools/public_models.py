@@ -27,7 +27,7 @@ from .stand_in_tokenizers import TOKENIZERS
 
 SETTINGS = {**WAN_SETTINGS, **LTX_SETTINGS}
 SCRIPT = Path(__file__).with_name("public_architectures.py")
-# Text encoders whose file holds their tokenizer, as a tensor of that name.
+# Text encoders whose file contains their tokenizer, as a tensor of that name.
 TOKENIZER: dict[Made, str] = {
     ("t5", "umt5_config_xxl"): "spiece_model", ("t5", "umt5_config_base"): "spiece_model",
     **dict.fromkeys([("llama", name) for name in (

@@ -1,6 +1,6 @@
 """The recorded figures: `benchmarks/results/<device>-<comfyui version>.json`.
 
-One file holds the newest figures of one device and ComfyUI: a part for each benchmark, with the
+One file has the newest figures of one device and ComfyUI: a part for each benchmark, with the
 day, the commit and the torch it was measured with. A benchmark that runs again replaces its own
 part and no other.
 """
@@ -45,7 +45,7 @@ class Part:
 
     @property
     def without_gpu(self) -> bool:
-        """Measured on a simulated GPU or a fake driver: one table holds both."""
+        """Measured on a simulated GPU or a fake driver: one table has both."""
         return self.device in (SIMULATED, FAKE)
 
     @property

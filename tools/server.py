@@ -12,10 +12,10 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 from .client import Client
+from .lab import FAKE_CUDA_LAUNCHER, rehearsed_mib, simulated
 from .links import link_folder
 from .ports import free_port, port_is_free
 from .processes import end_process, start_process
-from .rehearsal import FAKE_CUDA_LAUNCHER, rehearsed_mib, simulated
 
 PACK_ROOT = Path(__file__).resolve().parent.parent
 PACK_NAME = "headroom"

@@ -20,7 +20,7 @@ ITEM_BYTES = {
     "F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2,
     "U16": 2, "I8": 1, "U8": 1, "BOOL": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1,
 }
-# Tensors that hold a text, by the last part of their names; and single numbers, such as a LoRA's
+# Tensors that are a text, by the last part of their names; and single numbers, such as a LoRA's
 # alpha, which loaders compute with.
 TEXTS = ("comfy_quant", "spiece_model", "tekken_model", "tokenizer_json")
 NUMBER_BYTES = 8
@@ -41,7 +41,7 @@ class Weight(NamedTuple):
 
 @dataclass(frozen=True)
 class SparseFile:
-    """What a file holds: its tensors, the bytes of those that have some, and its metadata."""
+    """What is in a file: its tensors, the bytes of those that have some, and its metadata."""
 
     weights: Mapping[str, Weight]
     values: Mapping[str, bytes] = field(default_factory=dict)
@@ -74,7 +74,7 @@ def write_sparse(path: Path, content: SparseFile) -> Path:
 
 
 def read_sparse(path: Path) -> SparseFile:
-    """What a real file holds, from its header; of its tensors only texts and numbers are read.
+    """What is in a real file, from its header; of its tensors only texts and numbers are read.
 
     DevError when it is no whole safetensors file.
     """
@@ -89,7 +89,7 @@ def read_sparse(path: Path) -> SparseFile:
                 file.seek(start + begin)
                 values[name] = file.read(end - begin)
     if unknown := {weight.dtype for weight in weights.values()} - set(ITEM_BYTES):
-        raise DevError(f"{path} holds weights of a type that is not known: {', '.join(unknown)}.")
+        raise DevError(f"{path} has weights of a type that is not known: {', '.join(unknown)}.")
     return SparseFile(weights, values, metadata)
 
 

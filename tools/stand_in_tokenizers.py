@@ -1,6 +1,6 @@
-"""Small tokenizers for the model files that hold theirs: a dry run counts tokens, it reads none.
+"""Small tokenizers for the model files that contain theirs: a dry run counts tokens, it reads none.
 
-Each splits text about as finely as a real one. The tensor's name says which kind a file holds.
+Each splits text about as finely as a real one. The tensor's name says which kind is in a file.
 """
 
 import base64

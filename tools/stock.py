@@ -1,8 +1,8 @@
 """A bundled workflow as it would be without this pack: ComfyUI's own nodes alone.
 
 What passes a value through is taken out, encoding is ComfyUI's CLIPTextEncode, and a list of
-prompts or sizes comes in the order in which it was written (from the test pack
-`headroom_small_encoders`: ComfyUI itself has no node that makes a list).
+prompts or sizes comes in the order in which it was written (from `lab/packs/
+headroom_small_encoders`: ComfyUI itself has no node that makes a list).
 """
 
 import re

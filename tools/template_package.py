@@ -1,6 +1,6 @@
 """Every workflow of the template package that a ComfyUI pins, fetched where it is another one.
 
-Newer packages hold the workflows in a part of a few MB, apart from their pictures and videos.
+Newer packages have the workflows in a part of a few MB, apart from their pictures and videos.
 """
 
 import importlib.metadata
@@ -72,7 +72,7 @@ def _fetch(version: str, folder: Path) -> None:
             [metadata] = [name for name in whole.namelist() if name.endswith(".dist-info/METADATA")]
             part = JSON_PART.search(whole.read(metadata).decode())
         if part is None:
-            raise NotHere(f"{DISTRIBUTION} {version} holds its workflows beside its videos")
+            raise NotHere(f"{DISTRIBUTION} {version} has its workflows beside its videos")
         with zipfile.ZipFile(_wheel(part.group(), scratch / "part")) as archive:
             for name in archive.namelist():
                 if re.search(r"/templates/[^/]+\.json$", name):

@@ -13,10 +13,10 @@ from .cache import cache_home
 from .models import Recipe, checkpoint
 
 SD15_LEVELS = 2
-LARGE_ENCODERS = (  # files that hold one number
+LARGE_ENCODERS = (  # files with one number
     "umt5_xxl_fp8_e4m3fn_scaled", "qwen_2.5_vl_7b_fp8_scaled", "clip_l", "t5xxl_fp16",
 )
-SMALL_ENCODER = "SmallTextEncoder"  # a node of tests/host/packs/headroom_small_encoders
+SMALL_ENCODER = "SmallTextEncoder"  # a node of lab/packs/headroom_small_encoders
 SDXL = {"model.diffusion_model.": ("sdxl_unet",), "first_stage_model.": ("sd15_vae",)}
 
 

@@ -1,7 +1,7 @@
 """The bundled workflows: six files that the canvas opens, and the prompts that it makes of them.
 
 The files are the source: change one on the canvas and save it, then export its prompt to
-`tests/workflows/`. Only the measured figures in their notes are written (`tools.figures`).
+`lab/prompts/`. Only the measured figures in their notes are written (`tools.figures`).
 """
 
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-UI_FOLDER, API_FOLDER = ROOT / "workflows", ROOT / "tests" / "workflows"
+UI_FOLDER, API_FOLDER = ROOT / "workflows", ROOT / "lab" / "prompts"
 WORKFLOWS = (
     "start_here",
     "diffsynth_prompt_loop",

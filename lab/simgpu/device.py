@@ -80,7 +80,7 @@ class SimDevice:
     """One GPU of `capacity_bytes`. Safe to use from several threads and from the collector.
 
     A tensor can die in the middle of an allocation (the garbage collector runs anywhere), so a
-    release that finds the ledger busy is queued and done by whoever holds the lock.
+    release that finds the ledger busy is queued and done by whoever has the lock.
     """
 
     def __init__(self, capacity_bytes: int) -> None:

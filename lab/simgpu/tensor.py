@@ -41,7 +41,7 @@ class _PassesForTensor(type(torch.Tensor)):  # type: ignore[misc]
 
 
 class SimTensor(torch.Tensor, metaclass=_PassesForTensor):
-    """A tensor on the simulated `cuda:0`. Views hold the same `_charge` as their base."""
+    """A tensor on the simulated `cuda:0`. Views have the same `_charge` as their base."""
 
     __slots__ = ("_charge", "_cpu")
     _cpu: torch.Tensor

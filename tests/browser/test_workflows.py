@@ -8,8 +8,8 @@ from support.canvas_history import PROMPT
 from support.prompts import MAKE_QUICKER, QUICKER, untitled
 
 from tools import workflow_trials
-from tools.bench_device import PROBES
 from tools.graph import forget_everything
+from tools.lab import PACKS
 from tools.workflows import WORKFLOWS, published_prompt, workflow
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
@@ -32,7 +32,7 @@ def models_dir():
 
 @pytest.fixture
 def gpu(sim):
-    gpu = sim(4096, packs=[PROBES / "headroom_shapes_only"], pack_name=FOLDER_NAME)
+    gpu = sim(4096, packs=[PACKS / "headroom_shapes_only"], pack_name=FOLDER_NAME)
     workflow_trials.write_example_picture(gpu.server.base_dir / "input")
     return gpu
 

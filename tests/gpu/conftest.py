@@ -15,10 +15,10 @@ from support.worlds import CAPACITY_MIB, WORLDS, begun
 
 from simgpu import SimServer
 from tools import bench_device
-from tools.bench_device import NATIVE_ALLOCATOR, REAL_PACK, plain_flags
+from tools.bench_device import NATIVE_ALLOCATOR, plain_flags
 from tools.graph import Graph, add_checkpoint, add_purge, add_sampler, forget_everything
+from tools.lab import REAL_GPU_PACK, rehearsed_mib
 from tools.models import TEST_CHECKPOINT
-from tools.rehearsal import rehearsed_mib
 
 # The simulated GPU lacks them too; with them, figures would not be the allocator's.
 PLAIN = (*bench_device.PLAIN, "--disable-async-offload", "--disable-pinned-memory",
@@ -50,7 +50,7 @@ def on_real(serve, comfyui, *args, wanted=PLAIN):
     """
     # The server starts a Python of its own; this process must leave the GPU alone.
     capacity_mib = min(REAL_MIB, real_capacity_mib())
-    server = serve(*plain_flags(comfyui, wanted), *args, gpu=True, packs=[REAL_PACK],
+    server = serve(*plain_flags(comfyui, wanted), *args, gpu=True, packs=[REAL_GPU_PACK],
                    env={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"}, comfyui=comfyui)
     return RealServer(server, capacity_mib)
 

@@ -6,17 +6,16 @@ import signal
 import pytest
 from support.prompts import node
 
+from tools.lab import PACKS
 from tools.rescued import wait_until
-from tools.server import PACK_ROOT
 
 pytestmark = pytest.mark.host
-TIMED = PACK_ROOT / "tests" / "host" / "packs" / "headroom_timed"
 KEY = "auth_token_comfy_org"
 
 
 @pytest.fixture
 def start(comfyui, start_server):
-    return lambda **env: start_server(comfyui, packs=[TIMED], env=env)
+    return lambda **env: start_server(comfyui, packs=[PACKS / "headroom_timed"], env=env)
 
 
 def kill(server):

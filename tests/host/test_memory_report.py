@@ -3,19 +3,19 @@
 import io
 import itertools
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tools.lab import PACKS
+
 pytestmark = pytest.mark.host
-PACK = Path(__file__).parent / "packs" / "headroom_timed"
 SALT = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
 def server(serve):
-    return serve(packs=(PACK,))
+    return serve(packs=(PACKS / "headroom_timed",))
 
 
 def work(**inputs):

@@ -12,12 +12,11 @@ from support.prompts import node
 
 from tools.client import was_interrupted
 from tools.errors import NotHere
+from tools.lab import PACKS
 from tools.memory_group import memory_group
 from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_CHECKPOINT_FP16
-from tools.server import PACK_ROOT
 
 pytestmark = pytest.mark.host
-TIMED = PACK_ROOT / "tests" / "host" / "packs" / "headroom_timed"
 LIMIT_MIB = 600  # a start takes 100 of them, beside what all servers share
 FILLED_MIB = 600
 
@@ -58,8 +57,8 @@ def start(tree_with, models_dir, start_server, servers):
             return process
 
         options = {**options, "env": {"OMP_NUM_THREADS": "1", **options.get("env", {}), **env}}
-        return start_server(tree_with(args[0]), packs=[TIMED], args=args, models_dir=models_dir,
-                            start_with=in_group, **options)
+        return start_server(tree_with(args[0]), packs=[PACKS / "headroom_timed"], args=args,
+                            models_dir=models_dir, start_with=in_group, **options)
 
     return start
 

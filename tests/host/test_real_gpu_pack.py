@@ -3,15 +3,14 @@
 import importlib.util
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from support.timed import of_one_moment
 
-from tools.bench_device import REAL_PACK, Device
+from tools.bench_device import Device
 from tools.graph import Graph, add_checkpoint, add_sampler
+from tools.lab import REAL_GPU_PACK, simulated
 from tools.models import TEST_CHECKPOINT
-from tools.rehearsal import simulated
 
 pytestmark = pytest.mark.host
 
@@ -20,7 +19,7 @@ SAME = ("allocated_bytes", "reserved_bytes", "peak_allocated_bytes", "peak_reser
 
 
 def test_figures_read_as_of_a_real_gpu_are_those_of_the_simulated_one(sim):
-    gpu = sim(2048, packs=[Path(REAL_PACK)])
+    gpu = sim(2048, packs=[REAL_GPU_PACK])
     graph = Graph()
     checkpoint = add_checkpoint(graph, TEST_CHECKPOINT)
     graph.add("PreviewAny", source=add_sampler(graph, checkpoint[0], checkpoint[1]))
@@ -41,7 +40,7 @@ def test_figures_read_as_of_a_real_gpu_are_those_of_the_simulated_one(sim):
 
 
 def test_a_smaller_gpu_is_shown_by_what_is_free_and_by_what_the_allocator_gives(sim):
-    gpu = sim(2048, packs=[Path(REAL_PACK)])
+    gpu = sim(2048, packs=[REAL_GPU_PACK])
     real = Device(gpu.client, gpu=True)
     gpu.unload()
     real.set_capacity(300)
@@ -52,7 +51,7 @@ def test_a_smaller_gpu_is_shown_by_what_is_free_and_by_what_the_allocator_gives(
 
 
 def test_the_process_that_holds_memory_leaves_as_much_free_as_each_line_says(tmp_path):
-    spec = importlib.util.spec_from_file_location("holder", Path(REAL_PACK) / "other_process.py")
+    spec = importlib.util.spec_from_file_location("holder", REAL_GPU_PACK / "other_process.py")
     holder = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(holder)
     script = tmp_path / "hold.py"

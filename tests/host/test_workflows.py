@@ -20,8 +20,9 @@ from support.trials import CAPACITY_MIB, LIMIT_S, trial_server
 from support.worlds import EVERYWHERE, HAS_BOTH, WORLDS
 
 from tools import figures, results, workflow_trials
-from tools.bench_device import PROBES, Device, plain_flags
+from tools.bench_device import Device, plain_flags
 from tools.client import node_texts
+from tools.lab import PACKS
 from tools.node_info import node_infos
 from tools.ui_prompt import api_prompt
 from tools.workflows import WORKFLOWS, published_prompt, workflow
@@ -107,7 +108,7 @@ def start_fake(request, *flags, path="", **settings):
     """A server on the fake driver with room; `path` is a folder with other packages."""
     env = {**workflow_trials.ENVIRONMENT, **({"PYTHONPATH": path} if path else {})}
     device = request.getfixturevalue("fake")(
-        CAPACITY_MIB, *flags, packs=[PROBES / "headroom_small_encoders"], env=env,
+        CAPACITY_MIB, *flags, packs=[PACKS / "headroom_small_encoders"], env=env,
         models_dir=request.getfixturevalue("models_dir"), **settings)
     workflow_trials.write_example_picture(device.server.base_dir / "input")
     return device

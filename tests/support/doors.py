@@ -12,13 +12,13 @@ import requests
 import uvicorn
 import websocket
 
+import fake_comfy
 from farm.app import application
 from farm.door import Door
 from farm.errors import known_errors
 from farm.servers import ServerSpec
 from farm.store import Store
 from farm.worker import Patience, Worker
-from support import fake_comfy
 
 LONGEST_SECONDS = 240  # Ray Serve on a busy machine with two cores
 ANSWER_SECONDS = 60  # of a door on such a machine

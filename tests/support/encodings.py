@@ -3,12 +3,12 @@
 import json
 import os
 import shutil
-from pathlib import Path
 
 from tools.client import cached_nodes, node_texts
 from tools.graph import Graph
+from tools.lab import PACKS
 
-PACK = Path(__file__).resolve().parent.parent / "host" / "packs" / "headroom_probe_encoders"
+PACK = PACKS / "headroom_probe_encoders"
 CHECKPOINT, LORA = "headroom_test_sd15.safetensors", "headroom_test_lora.safetensors"
 SMALL = "headroom_probe_encoder.safetensors"
 LINES = "a cat\na (dog:1.3)"

@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 
 from tools.graph import GUARD_DEFAULTS, add_checkpoint, add_guard
+from tools.lab import PACKS
 from tools.models import TEST_CHECKPOINT
 
 __all__ = ["GUARD", "add_guard"]
 
-PACK = Path(__file__).resolve().parent.parent / "host" / "packs" / "headroom_oom_probe"
-WORLDS = PACK.parents[2] / "worlds" / "packs"
+PACK = PACKS / "headroom_oom_probe"
+WORLDS = Path(__file__).resolve().parent.parent / "worlds" / "packs"
 GUARD = GUARD_DEFAULTS
 ONLY_SPLIT = {**GUARD, "free_other_models": False, "offload_weights": False}
 # Returning memory answers the first failure, a split the second; loading cannot be split.

@@ -6,13 +6,13 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
+from fake_comfy import FakeComfy
 from farm import outputs
 from farm.client import Batch
 from farm.comfy import Comfy
 from farm.prompts import asked_for
 from farm.worker import Worker
 from support.doors import OpenDoor
-from support.fake_comfy import FakeComfy
 
 
 def asked(seed, mib=100, **inputs):

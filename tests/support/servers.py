@@ -9,16 +9,17 @@ import time
 from pathlib import Path
 
 from tools.graph import forget_everything
+from tools.lab import PACKS
 from tools.server import ComfyServer
 
 from .warm import WarmPythons
 
-PACKS = Path(__file__).resolve().parent.parent / "host" / "packs"
+TESTS_OWN = Path(__file__).resolve().parent.parent / "host" / "packs"
 # Always there, so that modules with different ones share a server; none does anything by itself.
-COMMON = tuple(
-    PACKS / f"headroom_{name}"
-    for name in ("bench", "oom_probe", "probe", "probe_cast", "probe_encoders",
-                 "probe_lists", "small_encoders", "timed")
+COMMON = (
+    *(PACKS / f"headroom_{name}" for name in ("bench", "oom_probe", "probe", "probe_encoders",
+                                              "small_encoders", "timed")),
+    *(TESTS_OWN / f"headroom_{name}" for name in ("probe_cast", "probe_lists")),
 )
 # The test models are so small that threads only get in each other's way.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1"}

@@ -4,9 +4,10 @@ import itertools
 import json
 import threading
 import time
-from pathlib import Path
 
-PACK = Path(__file__).resolve().parent.parent / "host" / "packs" / "headroom_timed"
+from tools.lab import PACKS
+
+PACK = PACKS / "headroom_timed"
 SALT = itertools.count(1)
 
 

@@ -1,5 +1,6 @@
 """The package stands alone: without ComfyUI it imports, and imports little."""
 
+import ast
 import json
 import re
 import shutil
@@ -96,3 +97,29 @@ def test_pip_installs_the_memory_package_and_nothing_else_of_the_folder(tmp_path
 
 def test_the_first_page_can_be_read_in_minutes():
     assert len((ROOT / "README.md").read_text("utf-8").split()) <= 900
+
+
+# They start the tests and the checks.
+STARTERS = {"tools/test.py", "tools/javascript.py"}
+
+
+def test_commands_benchmarks_farm_and_lab_neither_import_nor_read_the_tests():
+    files = [ROOT / "dev.py", *(path for folder in ("tools", "benchmarks", "farm", "lab")
+                                for path in (ROOT / folder).rglob("*.py"))]
+    assert len(files) > 150
+    found = {(path.relative_to(ROOT).as_posix(), word)
+             for path in files for word in _named(ast.parse(path.read_text("utf-8")))
+             if {"tests", "support", "conftest"} & set(re.split(r"[/\\.]", word))}
+    assert {name for name, _ in found} == STARTERS
+
+
+def _named(tree):
+    """What a module imports, and its texts of one word, as paths are."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if " " not in node.value:
+                yield node.value

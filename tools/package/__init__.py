@@ -1,6 +1,6 @@
 """The commands `headroom-fit` and `headroom-compare`: `dev.py fit` and `compare` without a clone.
 
-`repository` beside this file holds what they need of the repository, laid out as it is there.
+`repository` beside this file has what they need of the repository, laid out as it is there.
 """
 
 import sys

@@ -8,8 +8,8 @@ pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/r
 
 import requests  # noqa: E402
 from support.doors import ANSWER_SECONDS, IMPATIENT, OpenDoor, prompt, wait_until  # noqa: E402
-from support.fake_comfy import FakeComfy  # noqa: E402
 
+from fake_comfy import FakeComfy  # noqa: E402
 from farm.process import free_port  # noqa: E402
 from farm.store import Store  # noqa: E402
 from farm.verdict import Limits  # noqa: E402

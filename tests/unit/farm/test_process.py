@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import aiohttp
 import pytest
 import requests
-from support import fake_comfy
 from support.farm_orders import PATIENT, SILENT, Waited, asked, once, order
 from support.timed import wait_until
 
+import fake_comfy
 from farm.errors import known_errors
 from farm.process import PORTS, free_port
 from farm.seat import Seats

@@ -133,7 +133,7 @@ def test_a_missing_input_gets_one_sentence(tmp_path):
     for source in ("no.json", "no.jsonl", "no.py"):
         with pytest.raises(FarmError, match="cannot be read"):
             list(prompts.read_all([str(tmp_path / source)]))
-    with pytest.raises(FarmError, match="holds no .json"):
+    with pytest.raises(FarmError, match="has no .json"):
         list(prompts.read_all([str(tmp_path)]))
 
 

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support import fake_comfy
+
+import fake_comfy
 
 # Not imported here: every test process reads all files.
 pytestmark = [pytest.mark.ray, pytest.mark.skipif(

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from support.fake_comfy import FakeComfy
 from support.farm_orders import PATIENT, SILENT, Waited, asked, once, order
 
+from fake_comfy import FakeComfy
 from farm.errors import is_out_of_memory, known_errors
 from farm.servers import ServerSpec
 from farm.words import Facts

@@ -138,7 +138,7 @@ def test_a_given_tree_wins_over_the_variable(tmp_path):
 
 
 def test_a_folder_without_comfyui_is_refused_by_name(tmp_path):
-    with pytest.raises(DevError, match="is not a ComfyUI folder: it holds no main.py"):
+    with pytest.raises(DevError, match="is not a ComfyUI folder: it has no main.py"):
         comfyui.locate_comfyui(tmp_path)
 
 

@@ -54,7 +54,7 @@ def test_the_workflows_are_fetched_once_without_their_pictures(tree, monkeypatch
 
 def test_workflows_among_videos_are_not_fetched_and_nothing_is_left(tree, monkeypatch):
     fetched = wheels(monkeypatch, "comfyui-workflow-templates-media-video==0.3.1")
-    with pytest.raises(NotHere, match="holds its workflows beside its videos"):
+    with pytest.raises(NotHere, match="has its workflows beside its videos"):
         template_package.templates_of(tree)
     assert len(fetched) == 1
     assert [path.name for path in (tree / "home").iterdir()] == ["locks"]

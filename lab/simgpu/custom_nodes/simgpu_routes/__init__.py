@@ -1,6 +1,6 @@
 """The HTTP side of the simulated GPU, added to ComfyUI's own routes when it loads custom nodes.
 
-`main.py` names this folder to ComfyUI as one more place of custom nodes; it holds no nodes.
+`main.py` names this folder to ComfyUI as one more place of custom nodes; it has no nodes.
 """
 
 import asyncio

@@ -8,7 +8,7 @@ import comfy.model_management as mm
 import comfy.model_patcher
 import torch
 
-SHARED = runpy.run_path(str(Path(__file__).resolve().parents[1] / "shown.py"))
+SHARED = runpy.run_path(str(Path(__file__).resolve().parents[4] / "lab/packs/shown.py"))
 ANY, Shown = SHARED["ANY"], SHARED["Shown"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-ANY = runpy.run_path(str(Path(__file__).resolve().parents[1] / "shown.py"))["ANY"]
+ANY = runpy.run_path(str(Path(__file__).resolve().parents[4] / "lab/packs/shown.py"))["ANY"]
 
 
 class ListShow:

@@ -13,7 +13,7 @@ Scope = dict[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
 
 
-class Guard:
+class Access:
     """Stands before an ASGI application: token, origin and size of each request.
 
     With a `token` every request must have it: as `Authorization: Bearer`, as `X-Farm-Token`, or

@@ -51,7 +51,7 @@ class ProbeEncoder:
 
 
 class ProbeEncoderFile:
-    """The same from a file in the text_encoders folder that holds the seed."""
+    """The same from a file in the text_encoders folder that names the seed."""
 
     CATEGORY = "headroom_probe"
     RETURN_TYPES = ("CLIP",)

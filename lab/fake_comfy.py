@@ -1,6 +1,6 @@
 """An HTTP server that answers as ComfyUI with Headroom does, and computes nothing.
 
-    python tests/support/fake_comfy.py --port N --mib N
+    python lab/fake_comfy.py --port N --mib N
 
 A prompt's nodes say by their inputs what is to happen: `mib` of memory is taken for `seconds`, a
 file named `filename_prefix` with the text `seed` is saved. More memory than there is ends in an

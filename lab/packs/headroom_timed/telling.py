@@ -17,7 +17,7 @@ HELD = []
 
 
 class TimedRegistry(Timed):
-    """What ComfyUI's progress registry holds while the prompt runs."""
+    """What ComfyUI's progress registry knows while the prompt runs."""
 
     def run(self, seconds, salt, value=None):
         registry = get_progress_state()

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from .access import App
 from .app import application
 from .door import Door
 from .errors import Errors, known_errors
-from .guard import App
 from .seat import Work
 from .servers import ServerSpec
 from .store import Store
@@ -17,7 +17,7 @@ from .worker import Patience, Worker
 
 
 @dataclass(frozen=True)
-class Plan:
+class Settings:
     """A door's servers, its folder, and what it lets through."""
 
     specs: Sequence[ServerSpec]
@@ -42,7 +42,7 @@ class Plan:
         return self.ray or ("local" if wants else "")
 
     def app(
-        self, work: Callable[["Plan", ServerSpec], Work], says: Callable[[str], None]
+        self, work: Callable[["Settings", ServerSpec], Work], says: Callable[[str], None]
     ) -> App:
         """Return the door's application; FarmError where its store cannot be used."""
         door = Door(
