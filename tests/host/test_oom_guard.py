@@ -27,7 +27,7 @@ def gpu_args():
 
 @pytest.fixture
 def gpu(sim, gpu_args):
-    return sim(2048, *gpu_args, packs=(PACK, WORLDS / "world_step_cache"))
+    return sim(2048, *gpu_args, packs=(PACK, WORLDS / "headroom_world"))
 
 
 def sweep_sampling(gpu, build, options=GUARD, batch=1, **settings):

@@ -16,10 +16,19 @@ from typing import NamedTuple
 
 import pytest
 from support import pack_graphs as graphs
-from support.oom import PACK
+from support.oom import PACK, add_guard, run_sweep, text
 from support.rescue import pixels
 
-from tools.graph import GUARD_DEFAULTS, OFFLOAD_DEFAULTS, PURGE_DEFAULTS, Graph
+from tools.client import node_texts
+from tools.graph import (
+    GUARD_DEFAULTS,
+    OFFLOAD_DEFAULTS,
+    PURGE_DEFAULTS,
+    Graph,
+    add_checkpoint,
+    add_offload,
+)
+from tools.models import TEST_CHECKPOINT_B
 from tools.rescued import RESCUE, live, picture
 
 pytestmark = pytest.mark.host
@@ -189,12 +198,37 @@ def test_offload_and_purge_in_the_middle_free_what_they_say_and_change_no_pixel(
     assert freed["offload"] > 1 and freed["purge"] > 1, freed
 
 
-def test_weights_that_a_pack_placed_are_counted_where_they_are(gpu):
+def diffusion_models(gpu):
+    return [one for one in gpu.client.get_json("/headroom/memory")["models"]
+            if one["kind"] == "diffusion model"]
+
+
+def test_weights_that_a_pack_placed_are_counted_where_they_are_and_the_bytes_that_left_are_told(
+    gpu
+):
     gpu.unload()
-    gpu.client.run(graphs.placed_weights().prompt, extra_data=NOTHING)
-    models = gpu.client.get_json("/headroom/memory")["models"]
-    [model] = [one for one in models if one["kind"] == "diffusion model"]
-    assert model["loaded_mib"] == pytest.approx(model["total_mib"], abs=SHOWN)
+    graph = graphs.placed_weights()
+    gpu.client.run(graph.prompt, extra_data=NOTHING)
+    [placed] = diffusion_models(gpu)
+    assert placed["loaded_mib"] == pytest.approx(placed["total_mib"], abs=SHOWN)
+    model, decode = graph.prompt["sampler"]["inputs"]["model"], graph.prompt["decode"]["inputs"]
+    off = add_offload(graph, model=model, after=decode["samples"])
+    entry = gpu.client.run(graph.prompt, extra_data=NOTHING)
+    assert f"{placed['loaded_mib']:,.1f} MiB of weights left the GPU" in node_texts(entry)[off.id]
+    assert all(one["loaded_mib"] == 0 for one in diffusion_models(gpu))
+
+
+def test_a_guard_unloads_weights_that_a_pack_placed_to_make_room(gpu):
+    gpu.unload()
+    graph = graphs.placed_weights()
+    loader = add_checkpoint(graph, TEST_CHECKPOINT_B)
+    words = text(graph, loader, "a red cube")
+    answer = run_sweep(
+        gpu, graph, "OomSweepSampling", add_guard(graph, loader[0]), loader[0], positive=words,
+        negative=words, latent=graph.prompt["decode"]["inputs"]["samples"], steps=2, cfg=4.0,
+        sampler="euler", begins="SAMPLER_SAMPLE", first=200, stride=10_000, times=2)
+    assert answer["problems"] == [] and answer["tried"] == 1
+    assert len(diffusion_models(gpu)) == 1  # of the other, placed one nothing is loaded any more
 
 
 def test_an_object_that_answers_none_for_everything_passes_our_nodes(gpu):
