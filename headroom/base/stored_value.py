@@ -154,15 +154,9 @@ def _digest(key: str, structure: str, tensors: dict[str, torch.Tensor]) -> str:
     return digest.hexdigest()
 
 
-def is_ours(data: bytes) -> bool:
-    """Return whether the bytes begin like a file of ours; the rest may be invalid."""
-    try:
-        return METADATA_KEY in _header(data)["__metadata__"]
-    except DEFECTS:
-        return False
-
-
 def _header(data: bytes) -> dict[str, Any]:
+    """Return the header. The library reads metadata only from a file that it maps to memory; if
+    somebody shortens that file meanwhile, the system ends this process."""
     length = _header_bytes(data)
     if length > MAX_HEADER_BYTES:
         raise Damaged("its header is too long")
