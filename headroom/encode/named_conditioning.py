@@ -2,21 +2,15 @@
 
 import logging
 import os
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
 from ..base.device import mib_text
 from ..base.inputs import shown
-from ..base.stored_value import (
-    MAX_HEADER_BYTES,
-    Damaged,
-    Unstorable,
-    from_bytes,
-    is_ours,
-    to_bytes,
-)
+from ..base.stored_value import METADATA_KEY, Damaged, Unstorable, from_bytes, to_bytes
 from ..base.untrusted_file import read_untrusted
 from .conditioning import is_conditioning
 from .disk_cache import write_whole
@@ -128,7 +122,7 @@ def load(file: Path) -> Loaded:
             f"Load Conditioning expects a file {shown(file.name)} in {file.parent}, but there is "
             "none: choose another name, or save it first."
         ) from error
-    except (OSError, Damaged, KeyError, TypeError) as error:
+    except (OSError, SafetensorError, Damaged, KeyError, TypeError) as error:
         raise NotUsable(_not_ours(file)) from error
     sound = isinstance(loaded.encoders, list) and all(map(is_encoder, loaded.encoders))
     if not sound or not is_conditioning(loaded.conditioning):
@@ -138,9 +132,9 @@ def load(file: Path) -> Loaded:
 
 def _is_ours(file: Path) -> bool:
     """Return whether the header says that it is ours; only the header of a foreign file is read."""
-    (length,) = struct.unpack("<Q", read_untrusted(file, MAX_FILE_BYTES, most=8).ljust(8, b"\0"))
-    most = 8 + min(length, MAX_HEADER_BYTES)
-    return is_ours(read_untrusted(file, MAX_FILE_BYTES, most=most))
+    read_untrusted(file, MAX_FILE_BYTES, most=0)  # no FIFO, for which the library would wait
+    with safe_open(file, framework="np") as opened:
+        return METADATA_KEY in (opened.metadata() or {})
 
 
 def _not_ours(file: Path) -> str:

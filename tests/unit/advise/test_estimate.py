@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import struct
 
 import pytest
@@ -14,6 +15,7 @@ from headroom.base.weights_file import weights_of
 from headroom.measure.snapshot import DeviceMemory
 
 MIB = 1 << 20
+SIZES = {"F16": 2, "F32": 4, "F8_E4M3": 1, "BOOL": 1}
 CHECKPOINT = {"model.diffusion_model.w": ("F16", 1600), "cond_stage_model.w": ("F16", 240),
               "first_stage_model.w": ("F32", 320)}
 
@@ -21,7 +23,8 @@ CHECKPOINT = {"model.diffusion_model.w": ("F16", 1600), "cond_stage_model.w": ("
 def header(tensors):
     at, found = 0, {}
     for name, (dtype, mib) in tensors.items():
-        found[name] = {"dtype": dtype, "shape": [1], "data_offsets": [at, at + mib * MIB]}
+        found[name] = {"dtype": dtype, "shape": [mib * MIB // SIZES[dtype]],
+                       "data_offsets": [at, at + mib * MIB]}
         at += mib * MIB
     return found, at
 
@@ -122,6 +125,19 @@ def test_a_lora_and_a_node_that_no_output_needs_are_not_needed_at_once(registry,
     assert unused == before
     # A node that takes a model's wire works its file into that model.
     assert used[1] == pytest.approx(before[1] + 3000)
+
+
+def test_bytes_of_every_dtype_are_counted_as_the_library_reads_them(tmp_path):
+    found = weights_of(write(tmp_path / "m.safetensors", {
+        "vae.a": ("F8_E4M3", 3), "vae.b": ("BOOL", 5), "other": ("F32", 8)}))
+    assert found.bytes == 16 * MIB and not found.is_broken
+    assert found.parts == {"VAE": 8 * MIB, "": 4 * MIB}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
+def test_nobody_waits_for_a_pipe_with_the_name_of_a_model_file(tmp_path):
+    os.mkfifo(tmp_path / "m.safetensors")
+    assert weights_of(tmp_path / "m.safetensors") is None
 
 
 BROKEN = {

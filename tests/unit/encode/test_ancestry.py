@@ -149,7 +149,7 @@ def test_a_node_that_decides_its_own_changes_is_known_by_its_mark(folder):
     assert identity(marked(["a"]), lookup) == identity(marked(["a"]), lookup)
     assert identity(marked(["a"]), lookup) != identity(marked(["b"]), lookup)
     problem = identify(marked([float("nan")]), "3", "clip", lookup).problem
-    assert problem == "what node 1 (Load) gives may differ from run to run"
+    assert problem == "the result of node 1 (Load) may differ from run to run"
 
 
 def test_a_custom_loader_with_a_file_and_custom_nodes_behind_it_are_fine(folder):
