@@ -8,7 +8,7 @@ const MOST_OFFERS = 50;
 export const rescueSettings = [
   {
     id: "Headroom.Rescue.AfterOutOfMemory",
-    category: ["Headroom", "Out of memory", "AfterOutOfMemory"],
+    category: ["Headroom", "Rescue", "AfterOutOfMemory"],
     name: "After an out-of-memory error",
     tooltip: "Runs only what had failed or not run yet, with OOM Guard; once for each prompt.",
     type: "combo",
@@ -18,7 +18,7 @@ export const rescueSettings = [
   },
   {
     id: "Headroom.Rescue.GuardEveryRun",
-    category: ["Headroom", "Out of memory", "GuardEveryRun"],
+    category: ["Headroom", "Rescue", "GuardEveryRun"],
     name: "Guard every run",
     tooltip: "Puts an OOM Guard before every node that uses a model; your workflow stays as it is.",
     type: "boolean",

@@ -2,8 +2,9 @@
 import { readFileSync } from "node:fs";
 import { speakers } from "../../js/lib/say.js";
 
-export const I18N = { zh: JSON.parse(readFileSync(new URL("../../locales/zh/main.json", import.meta.url), "utf8")) };
-export const [EN, ZH] = ["en", "zh"].map(speakers(I18N));
+const main = (language) => JSON.parse(readFileSync(new URL(`../../locales/${language}/main.json`, import.meta.url), "utf8"));
+export const I18N = { en: main("en"), zh: main("zh") };
+export const [EN, ZH] = Object.keys(I18N).map(speakers(I18N));
 
 /** A phrase as the server sends it. */
 export const said = (template, values = {}) => ({ template, values });
