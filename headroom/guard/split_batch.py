@@ -1,9 +1,9 @@
 """Run one joined call of a diffusion model in smaller pieces and join the results.
 
 ComfyUI joins conditionings (positive with negative) and images into one batch: `chunks`
-conditionings of `images` rows each. Whole chunks may always be separated, since ComfyUI itself
-joins them only when memory allows. Images of one chunk are separated only where nothing in the
-call can mix or count them.
+conditionings of `images` rows each. Whole chunks may be separated, since ComfyUI itself joins them
+only when memory allows, except beside a patch that needs all of them. Images of one chunk are
+separated only where nothing in the call can mix or count them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +15,15 @@ import torch
 
 from ..base.modules import module_of
 from ..host.adapter import guard_host, unrecorded
+from .replay import RandomState
 from .run import KEY, Run
 
 # Patches of ComfyUI that treat every sample on its own. Any other patch may keep or mix what it
 # sees of a batch, so with it only whole conditionings are separated.
 _PER_SAMPLE_PATCHES = ("comfy_extras.nodes_freelunch", "comfy_extras.nodes_pag",
                        "comfy_extras.nodes_slg")
+# Patches that compute one conditioning from another, if a call has both: it is never cut.
+_ACROSS_CONDITIONINGS = ("comfy_extras.nodes_nag",)
 # Their batch is one video or one set of frames that attend to each other.
 _MIXED_KWARGS = ("num_video_frames", "image_only_indicator")
 _MIXED_OPTIONS = ("ad_params",)
@@ -131,10 +134,14 @@ def run_in_pieces(
 ) -> torch.Tensor:
     """Return the rows of all pieces in one tensor (batch, ...), made as soon as its shape is known.
 
-    Peak: the whole result and one piece. Concatenation would take twice the result.
+    Each piece begins with the same random state: a patch that draws random numbers for all rows
+    (merged tokens) draws them once in a whole call. Peak: the whole result and one piece.
+    Concatenation would take twice the result.
     """
     joined: torch.Tensor | None = None
+    state = RandomState()
     for piece in cut:
+        state.restore()
         part = run(piece)
         with unrecorded():
             if joined is None:
@@ -189,6 +196,8 @@ def forward(
     chunks = chunks_of(batch, options)
     independent = _is_independent(executor, options, kwargs)
     smallest = 1 if independent else batch // chunks
+    if any(module_of(patch) in _ACROSS_CONDITIONINGS for patch in _patches(options)):
+        smallest = batch
     limit = max(run.plan.parts or batch, smallest)
     if limit < batch and not _can_cut([*given, kwargs], batch):
         limit = smallest = batch

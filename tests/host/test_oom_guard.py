@@ -96,6 +96,11 @@ def nested(graph, loader, wires):
     return {"model": graph.add("SelfAttentionGuidance", model=model, scale=0.5, blur_sigma=2.0)}
 
 
+def merged_tokens(graph, loader, wires):
+    """A patch that draws random numbers in every call."""
+    return {"model": graph.add("TomePatchModel", model=wires["model"], ratio=0.3)}
+
+
 # Hooked weights are patched again in every step: few allocations in turn take long enough.
 STRIDES = {nothing: 97, conditioned: 401, nested: 241, hooked: 701}
 
@@ -129,7 +134,8 @@ def test_one_failed_allocation_while_streamed_weights_get_their_lora_gives_the_s
 
 # Where what is split is of another shape; the allocation is one of the model's, not of its hooks.
 @pytest.mark.parametrize(
-    ("build", "first"), [(nothing, 150), (regional, 150), (controlled, 150), (hooked, 720)],
+    ("build", "first"), [(nothing, 150), (regional, 150), (controlled, 150), (hooked, 720),
+                       (merged_tokens, 230)],
     ids=lambda value: getattr(value, "__name__", ""))
 def test_a_split_batch_agrees_within_a_thousandth_of_the_range(gpu, build, first):
     answer = sweep_sampling(gpu, build, ONLY_SPLIT, batch=3, first=first, stride=10_000, **IN_STEPS)

@@ -8,6 +8,9 @@ import pytest
 import torch
 
 from headroom.guard import split_batch as oom_batch
+from headroom.guard.call import Plan
+from headroom.guard.controlnet import InPieces
+from headroom.guard.run import KEY, Run
 from headroom.guard.split_batch import Piece, Unsplittable, pieces, rows_of
 
 
@@ -102,6 +105,37 @@ def test_the_rows_of_all_pieces_come_back_in_their_places():
     cut = pieces(6, 2, 2, True)
     result = oom_batch.run_in_pieces(cut, 6, lambda part: x[part.start:part.stop] * 2)
     assert torch.equal(result, x * 2)
+
+
+def test_every_piece_draws_the_random_numbers_of_the_whole_call():
+    def run(part):
+        return torch.zeros(part.stop - part.start, 1) + torch.rand(())
+
+    torch.manual_seed(1)
+    whole = run(Piece(0, 4, 0, 2))
+    after = torch.rand(())
+    torch.manual_seed(1)
+    in_pieces = oom_batch.run_in_pieces(pieces(4, 2, 2, True), 4, run)
+    assert torch.equal(in_pieces, whole)
+    assert torch.rand(()) == after
+
+
+def across_patch(out, extra_options):
+    return out
+
+
+across_patch.__module__ = "comfy_extras.nodes_nag"
+
+
+@pytest.mark.parametrize(("patch", "calls"), [(unknown_patch, 2), (across_patch, 1)])
+def test_a_call_whose_patch_needs_all_conditionings_at_once_is_not_cut(monkeypatch, patch, calls):
+    monkeypatch.setattr(oom_batch, "guard_host", lambda: None)
+    run, seen = Run(), []
+    run.plan = Plan(parts=1)
+    options = {KEY: run, "cond_or_uncond": [0, 1], "patches": {"attn1_output_patch": [patch]}}
+    oom_batch.forward(lambda x, *_: seen.append(x) or x, torch.ones(2, 3), torch.ones(2),
+                      transformer_options=options)
+    assert len(seen) == calls
 
 
 def test_joining_keeps_shared_tensors_shared():
