@@ -9,7 +9,10 @@ from .words import amounts
 
 
 def findings(case: Case) -> list[Finding]:
-    """Return a purge after the last node that ran; the peak of this run does not change."""
+    """Return a purge after the last node that ran; the peak of this run does not change.
+
+    What torch has only in its cache does not count: ComfyUI returns it seconds after the prompt.
+    """
     last = case.steps[-1] if case.steps else None
     if last is None or last.status != "done" or last.prompt_node not in case.prompt:
         return []
@@ -21,7 +24,9 @@ def findings(case: Case) -> list[Finding]:
     if wire is None or is_purged:
         return []
     goes = {m: held for m, held in last.held.items() if not case.models[m].stays}
-    left = sum(held.high for held in goes.values()) + last.spare_bytes
+    left = sum(held.high for held in goes.values())
+    if not left:
+        return []
     models = ", ".join(case.models[m].file or case.models[m].class_name for m in goes)
     return [Finding(
         kind="purge_between", saves=Bounds(sum(held.low for held in goes.values()), left),

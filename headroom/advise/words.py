@@ -1,6 +1,7 @@
 """Advice as lines of text, and amounts in it."""
 
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 
@@ -8,8 +9,9 @@ def short_text(amount_bytes: float) -> str:
     """Return an amount as the panel writes it (`js/lib/format.js`): three digits at most."""
     mib = amount_bytes / 2**20
     amount, unit = (mib, "MiB") if mib < 999.5 else (mib / 1024, "GiB")
-    digits = 1 if amount < (9.95 if unit == "MiB" else 99.95) else 0
-    return f"{amount:.{digits}f}".removesuffix(".0") + f" {unit}"
+    step = "0.1" if amount < (9.95 if unit == "MiB" else 99.95) else "1"
+    rounded = Decimal(amount).quantize(Decimal(step), ROUND_HALF_UP)
+    return f"{rounded}".removesuffix(".0") + f" {unit}"
 
 
 def lines_of(advice: Sequence[Mapping[str, Any]], most: int = 5) -> list[str]:

@@ -37,6 +37,9 @@ CREATE TABLE IF NOT EXISTS prompt (
     prompt_id TEXT PRIMARY KEY, number REAL, running INTEGER, content TEXT);
 CREATE TABLE IF NOT EXISTS sample (at REAL, node_id TEXT, rss_bytes INTEGER, room_bytes INTEGER);
 """
+# For a prompt that runs, the row of the next sample (1 in files of older versions). No time: a
+# clock can go back.
+RUNNING = "? * (SELECT 1 + COALESCE(MAX(rowid), 0) FROM sample)"
 
 
 class KeptPrompt(NamedTuple):
@@ -48,6 +51,7 @@ class KeptPrompt(NamedTuple):
     prompt: dict[str, Any]
     extra_data: dict[str, Any]
     outputs: list[str]
+    samples_before: int  # so many of the file's samples are from before it began
 
 
 class Sample(NamedTuple):
@@ -95,7 +99,7 @@ class QueueFile:
                 if prompt_id not in self._kept:
                     self._add(prompt_id, item, is_running)
                 elif self._kept[prompt_id] != is_running:
-                    self._base.execute("UPDATE prompt SET running = ? WHERE prompt_id = ?",
+                    self._base.execute(f"UPDATE prompt SET running = {RUNNING} WHERE prompt_id = ?",
                                        (is_running, prompt_id))
         self._kept = new
 
@@ -108,7 +112,7 @@ class QueueFile:
         except (TypeError, ValueError, RecursionError) as error:
             log.warning("[Headroom] prompt %s cannot be kept in a file: %s", prompt_id, error)
             return
-        self._base.execute("INSERT OR REPLACE INTO prompt VALUES (?, ?, ?, ?)",
+        self._base.execute(f"INSERT OR REPLACE INTO prompt VALUES (?, ?, {RUNNING}, ?)",
                            (prompt_id, float(item[0]), is_running, content))
 
     def drop(self, prompt_ids: Collection[str]) -> None:
@@ -151,10 +155,12 @@ class QueueFile:
 
     def prompts(self) -> list[KeptPrompt]:
         """Return the kept prompts in the queue's order; ValueError or TypeError: damaged data."""
-        rows = self._base.execute("SELECT prompt_id, number, running, content FROM prompt "
-                                  "ORDER BY running DESC, number, rowid")
-        return [KeptPrompt(str(prompt_id), float(number), bool(running), *_content(content))
-                for prompt_id, number, running, content in rows]
+        before = "(SELECT COUNT(*) FROM sample WHERE sample.rowid < running)"
+        rows = self._base.execute(f"SELECT prompt_id, number, running, {before}, content "
+                                  "FROM prompt ORDER BY running DESC, number, rowid")
+        return [KeptPrompt(str(prompt_id), float(number), bool(running),
+                           *_content(content), before)
+                for prompt_id, number, running, before, content in rows]
 
     def samples(self) -> list[Sample]:
         """Return the samples of the last minutes, in the order of writing (a clock can go back)."""

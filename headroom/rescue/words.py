@@ -145,6 +145,7 @@ def sentence_about(ran: KeptPrompt | None, samples: Sequence[Sample], waiting: i
     """Return what ran when the server ended, with how much RAM, and how many had not run."""
     parts: list[str] = []
     if ran is not None:
+        samples = samples[ran.samples_before :]
         parts.append(_what_ran(ran, samples))
         if (growth := _growth(ran, samples)) is not None:
             parts.append(growth)

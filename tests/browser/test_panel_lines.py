@@ -197,6 +197,21 @@ def test_lines_below_the_memory_keep_apart(open_panel):
     assert min(gaps) >= 4, gaps
 
 
+def test_who_holds_the_ram_stands_within_the_panel_beside_its_figure_however_long_its_name_is(
+    open_panel
+):
+    shown = open_panel(width=270)
+    held = {**RUN["ram_held"], "cached": [{"node_id": "17", "class_type": "A" * 60, "mib": 8.8}]}
+    shown.answers["/headroom/memory"] = {**shown.answers["/headroom/memory"], "ram_held": held}
+    details = shown.panel.locator("section:first-of-type [data-ram-held]").first
+    details.locator("summary").click()
+    line = details.locator(".headroom-line", has_text="8.8 MiB")
+    line.wait_for()
+    whole, name, figure = (each.bounding_box() for each in (line, *line.locator("> *").all()))
+    assert name["x"] + name["width"] <= figure["x"]
+    assert figure["x"] + figure["width"] == pytest.approx(whole["x"] + whole["width"], abs=1)
+
+
 def test_trouble_is_not_in_the_colour_of_what_the_memory_nodes_did(open_panel):
     shown = open_panel()
     edge = "each => getComputedStyle(each).borderLeftColor"

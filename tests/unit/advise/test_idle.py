@@ -56,6 +56,13 @@ def test_a_node_for_the_end_of_the_run_is_not_put_on_a_wire_of_a_loop():
     assert step["from"] == ["4", 2]  # the VAE: what comes into the loop
 
 
+def test_the_end_of_the_run_counts_what_models_hold_and_no_cache_that_comfyui_returns_itself():
+    none, some = ([step("8", 700, held, spare_bytes=500 << 20)] for held in ({}, {"m3": 200}))
+    assert leftover.findings(case(none)) == []
+    (one,) = leftover.findings(case(some))
+    assert (one.saves.high >> 20, one.measured_on["left_mib"]) == (200, 200)
+
+
 def test_no_wire_is_drawn_out_of_a_loop_past_its_end():
     looped = {**TWO, "start": {"class_type": "StartLoop", "inputs": {"mode": "simple"}},
               "4": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": ["start", 0]}}}

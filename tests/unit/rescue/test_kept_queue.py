@@ -100,6 +100,23 @@ def test_the_page_is_told_which_node_ran_with_how_much_ram_and_how_many_had_not_
         ("1", 100, 900), ("5", 300, 700), (None, 950, 50), ("5", 960, 40)]
 
 
+def test_ram_that_an_earlier_prompt_took_is_not_said_of_the_node_with_the_same_number(
+    monkeypatch, tmp_path
+):
+    host = FakeQueue([item(1, "before")])
+    server = KeptQueue(host, tmp_path, "keep")
+    for host.running, host.nodes, rss in (([item(1, "before")], ["1"], 100),
+                                          ([item(1, "before")], ["5"], 900),
+                                          ([item(2, "a")], ["1"], 200),
+                                          ([item(2, "a")], ["5"], 210)):
+        server.changed()
+        monkeypatch.setattr(module, "rss_bytes", lambda rss=rss: rss * MIB)
+        server.look()
+    server._file.close()  # as the system does
+    assert "grew most in Loader (node 1): 10.0 MiB." in KeptQueue(
+        FakeQueue(), tmp_path, "keep").left()["text"]
+
+
 def test_a_server_that_ended_between_two_prompts_says_only_what_had_not_run(killed):
     left = killed(FakeQueue([], [item(2, "b")])).left()
     assert left["text"] == "1 prompt had not run."

@@ -48,7 +48,7 @@ def test_a_living_server_keeps_its_queue_and_a_killed_ones_is_found_whole(tmp_pa
     [left] = left_queues(tmp_path)
     assert [(one.prompt_id, one.number, one.was_running) for one in left.prompts] == [
         ("one", 1.0, True), ("two", 2.0, False), ("three", 3.0, False)]
-    assert left.prompts[0][3:] == ({"1": {"class_type": "A"}}, {"client_id": "me"}, ["1"])
+    assert left.prompts[0][3:] == ({"1": {"class_type": "A"}}, {"client_id": "me"}, ["1"], 0)
     assert left.samples == [Sample(7.0, "1", 100, 50)] and left.ended_at == 7.0
     left.file.remove()
     assert os.listdir(tmp_path) == []
