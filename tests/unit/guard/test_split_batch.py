@@ -9,7 +9,6 @@ import torch
 
 from headroom.guard import split_batch as oom_batch
 from headroom.guard.call import Plan
-from headroom.guard.controlnet import InPieces
 from headroom.guard.run import KEY, Run
 from headroom.guard.split_batch import Piece, Unsplittable, pieces, rows_of
 
