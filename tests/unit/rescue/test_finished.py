@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from support.registries import FilesAndClasses
 from support.rescue_bench import FakeQueue
 
 from headroom.base.guards import Guarded, WithGuards
@@ -22,6 +23,7 @@ PROMPT = WithGuards({
     "upscale": {"class_type": "Upscale", "inputs": {"samples": ["sample", 0]}},
     "decode": {"class_type": "Decode", "inputs": {"samples": ["upscale", 0]}},
 }, {})
+LOOPS = {"StartLoop": NodeType({}, (), loop_boundary="start")}
 LATENT = [[{"samples": torch.arange(24.0).reshape(1, 4, 2, 3).to(torch.bfloat16)}]]
 TEXT = [[[[torch.ones(1, 3, 5), {"pooled_output": None}]]]]
 VALUES = {"load": [[object()], [object()]], "text": TEXT, "hook": [[[torch.ones(2), object()]]],
@@ -48,24 +50,12 @@ class Providers:
         self.get = get
 
 
-class Files:
-    """A registry in which the word of each widget is a file of this folder."""
-
-    def __init__(self, folder):
-        self.folder = folder
-
-    def node_type(self, class_type):
-        return NodeType({}, (), loop_boundary="start") if class_type == "StartLoop" else None
-
-    def files_named(self, name):
-        return [path for path in [self.folder / name] if path.is_file()]
-
-
 class Place:
     def __init__(self, folder, limit=1 << 20):
         self.folder, self.host = folder / "outputs", Providers()
         (folder / "model.safetensors").write_bytes(b"weights")
-        self.finished = Finished(self.host, Files(folder), lambda _: self.folder, limit)
+        files = FilesAndClasses(folder, LOOPS)
+        self.finished = Finished(self.host, files, lambda _: self.folder, limit)
 
     def keep(self, *cached, outputs=("decode",), turns=(), prompt=PROMPT):
         runs = WhatRuns((), (), False, True, frozenset(turns))
