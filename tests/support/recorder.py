@@ -49,6 +49,23 @@ class Probe:
         return reading.at, reading
 
 
+class Records:
+    """The recorder's records, newest first."""
+
+    def __init__(self, *runs):
+        self.runs = {run.prompt_id: run for run in runs}
+
+    def add(self, run):
+        self.runs = {run.prompt_id: run, **self.runs}
+
+    def newest_ids(self):
+        return list(self.runs)
+
+    def look(self, prompt_id, read):
+        run = self.runs.get(prompt_id)
+        return None if run is None else read(run)
+
+
 def play(recorder, prompt_id, *node_ids, end=True):
     """Let the executor run these nodes."""
     recorder.prompt_resets()

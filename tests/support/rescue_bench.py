@@ -143,3 +143,26 @@ class Bench:
     def only_queued(self):
         [item] = self.host.queued
         return item
+
+
+class FakeQueue:
+    """ComfyUI's queue: `running` and `waiting` are lists of its items."""
+
+    def __init__(self, running=(), waiting=()):
+        self.running, self.waiting, self.nodes = list(running), list(waiting), []
+        self.refuses = set()
+
+    def queue_items(self):
+        return self.running, self.waiting
+
+    def running_nodes(self):
+        return self.nodes
+
+    def validated(self, prompt_id, prompt, outputs):
+        if prompt_id in self.refuses:
+            raise ValueError("no such file")
+        return outputs
+
+    def put_before_all(self, items):
+        self.waiting = [(number - len(items), *item, {}) for number, item in enumerate(items)
+                        ] + self.waiting

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from support.advice import CLIP, PROMPT, UNET, Registry
+from support.recorder import Records
 
 from headroom.advise.about_run import about_strain
 from headroom.advise.advisor import Advisor
@@ -21,23 +22,6 @@ from headroom.record.run import Run
 from tools.prompt_edit import apply_edit
 
 MIB = 1 << 20
-
-
-class Records:
-    """The recorder's records, newest first."""
-
-    def __init__(self):
-        self.runs = {}
-
-    def add(self, run):
-        self.runs = {run.prompt_id: run, **self.runs}
-
-    def newest_ids(self):
-        return list(self.runs)
-
-    def look(self, prompt_id, read):
-        run = self.runs.get(prompt_id)
-        return None if run is None else read(run)
 
 
 def run_of(prompt_id, encoder_mib, devices=("cuda:0",), prompt=PROMPT, guard=None):

@@ -4,9 +4,11 @@ import copy
 import json
 import os
 import struct
+from types import SimpleNamespace
 
 import pytest
 from support.advice import PROMPT, Registry
+from support.recorder import Records
 
 from headroom.advise.advisor import Advisor
 from headroom.advise.estimate import MOST_FILES, MOST_NODES, estimate
@@ -188,15 +190,9 @@ def test_a_workflow_larger_than_any_real_one_is_refused_in_a_sentence(registry, 
         of(prompt, registry)
 
 
-class Records:
-    """One run on a card of 8 GiB that took 3 to 4 of them."""
-
-    def newest_ids(self):
-        return ["first"]
-
-
 def advisor(registry, prompt):
-    made = Advisor(Records(), lambda _: prompt, registry)
+    """With a record of one run on a card of 8 GiB that took 3 to 4 of them."""
+    made = Advisor(Records(SimpleNamespace(prompt_id="first")), lambda _: prompt, registry)
     made.recorder.look = lambda *_: (0.0, "success")
     made._fits["first", 0.0] = {"smallest_mib": [3000.0, 4000.0], "at_least": False}
     return made

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from support.advice import PROMPT, UNET
+from support.recorder import Records
 
 from headroom.advise.slower import Slower, nodes_of, same_nodes, slower
 from headroom.base.graph import Graph
@@ -160,21 +161,13 @@ def test_the_same_node_is_one_with_the_same_values_above_it_but_for_seeds_and_te
 
 
 def test_only_runs_before_it_count_and_each_run_is_worked_out_once():
-    runs = {one.prompt_id: one for one in (run_of("a", 10), run_of("bb", 31), run_of("ccc", 10))}
-    asked = []
-
-    class Records:
-        def newest_ids(self):
-            return list(reversed(runs))
-
-        def look(self, prompt_id, read):
-            return read(runs[prompt_id]) if prompt_id in runs else None
+    records, asked = Records(run_of("ccc", 10), run_of("bb", 31), run_of("a", 10)), []
 
     def graph_of(prompt_id):
         asked.append(prompt_id)
         return Graph(PROMPT)
 
-    back = Slower(Records(), graph_of)
+    back = Slower(records, graph_of)
     assert back.of("ccc") == [] and back.of("a") == [] and back.of("gone") == []
     for _ in range(2):
         assert [one["before_run"] for one in back.of("bb")] == ["a"]

@@ -39,33 +39,30 @@ def test_free_mib_of_0_differs_from_no_free_mib():
     assert purge_request(body(free_mib=0)) == {**DEFAULTS, "free_mib": 0}
 
 
-@pytest.mark.parametrize(
-    ("bad", "named"),
-    [
-        (b"{", "not JSON"),
-        (b"\xff\xfe", "not JSON"),
-        (b"[" * 100_000, "not JSON"),
-        (b"[]", "JSON object"),
-        (b"3", "JSON object"),
-        (body(unlaod="all models"), "unlaod"),
-        (body(unload="everything"), "'all models'"),
-        (body(unload=["all models"]), "unload"),
-        (body(unload=None), "unload"),
-        (body(free_ram=1), "free_ram"),
-        (body(reset_node_cache="yes"), "reset_node_cache"),
-        (body(only_below_free_mib=-1), "only_below_free_mib"),
-        (body(only_below_free_mib=True), "only_below_free_mib"),
-        (body(only_below_free_mib=1.5), "only_below_free_mib"),
-        (body(free_mib=-1), "free_mib"),
-        (body(free_mib=10**30), "free_mib"),
-        (body(free_mib="all"), "free_mib"),
-        (b'{"free_mib": NaN}', "free_mib"),
-        (body(keep="m1", unload="all but keep"), "keep"),
-        (body(keep=[1], unload="all but keep"), "keep"),
-        (body(keep=["m1"]), "all but keep"),
-        (body(unload="all but keep"), "keep"),
-    ],
-)
+@pytest.mark.parametrize(("bad", "named"), [
+    (b"{", "not JSON"),
+    (b"\xff\xfe", "not JSON"),
+    (b"[" * 100_000, "not JSON"),
+    (b"[]", "JSON object"),
+    (b"3", "JSON object"),
+    (body(unlaod="all models"), "unlaod"),
+    (body(unload="everything"), "'all models'"),
+    (body(unload=["all models"]), "unload"),
+    (body(unload=None), "unload"),
+    (body(free_ram=1), "free_ram"),
+    (body(reset_node_cache="yes"), "reset_node_cache"),
+    (body(only_below_free_mib=-1), "only_below_free_mib"),
+    (body(only_below_free_mib=True), "only_below_free_mib"),
+    (body(only_below_free_mib=1.5), "only_below_free_mib"),
+    (body(free_mib=-1), "free_mib"),
+    (body(free_mib=10**30), "free_mib"),
+    (body(free_mib="all"), "free_mib"),
+    (b'{"free_mib": NaN}', "free_mib"),
+    (body(keep="m1", unload="all but keep"), "keep"),
+    (body(keep=[1], unload="all but keep"), "keep"),
+    (body(keep=["m1"]), "all but keep"),
+    (body(unload="all but keep"), "keep"),
+])
 def test_a_bad_purge_is_refused_with_one_sentence(bad, named):
     with pytest.raises(BadRequest) as caught:
         purge_request(bad)

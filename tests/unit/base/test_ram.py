@@ -4,45 +4,13 @@ import os
 from types import SimpleNamespace
 
 import pytest
+from support.cgroups import group
 
 from headroom.base import ram
-from headroom.base.cgroup import cgroup_room
 from headroom.base.ram import ram_room_bytes, swap_room_bytes
 
 GIB = 2**30
-
-
-def group(root, stat, limit=8 * GIB, used=7 * GIB):
-    (root / "proc/self").mkdir(parents=True)
-    (root / "proc/self/cgroup").write_text("0::/\n")
-    top = root / "sys/fs/cgroup"
-    top.mkdir(parents=True)
-    (top / "memory.max").write_text(f"{limit}\n")
-    (top / "memory.current").write_text(f"{used}\n")
-    if stat is not None:
-        (top / "memory.stat").write_text(stat)
-    return root
-
-
-def test_pages_of_files_that_the_kernel_can_drop_are_room_in_a_group(tmp_path):
-    stat = f"anon {GIB}\ninactive_file {4 * GIB}\nactive_file {GIB}\nfile {6 * GIB}\n"
-    assert cgroup_room(group(tmp_path, stat)) == 6 * GIB
-
-
-@pytest.mark.parametrize("stat", [None, "", "inactive_file many\n", "no figures here\n"])
-def test_a_group_that_tells_nothing_of_its_pages_has_what_its_limit_leaves(tmp_path, stat):
-    assert cgroup_room(group(tmp_path, stat)) == GIB
-
-
-def test_version_1_tells_of_the_whole_tree_below(tmp_path):
-    (tmp_path / "proc/self").mkdir(parents=True)
-    (tmp_path / "proc/self/cgroup").write_text("9:memory:/\n")
-    top = tmp_path / "sys/fs/cgroup/memory"
-    top.mkdir(parents=True)
-    (top / "memory.limit_in_bytes").write_text(str(4 * GIB))
-    (top / "memory.usage_in_bytes").write_text(str(3 * GIB))
-    (top / "memory.stat").write_text(f"inactive_file 1\ntotal_inactive_file {GIB}\n")
-    assert cgroup_room(tmp_path) == 2 * GIB
+FULL = {"memory_max": 8 * GIB, "memory_current": 7 * GIB}
 
 
 def test_the_tighter_of_machine_and_group_counts(tmp_path, monkeypatch):
@@ -51,13 +19,13 @@ def test_the_tighter_of_machine_and_group_counts(tmp_path, monkeypatch):
 
     monkeypatch.setattr("headroom.base.ram.psutil.virtual_memory", lambda: Machine)
     assert ram_room_bytes(tmp_path) == 3 * GIB
-    assert ram_room_bytes(group(tmp_path, None)) == GIB
+    assert ram_room_bytes(group(tmp_path, **FULL)) == GIB
 
 
 def test_swap_that_a_group_may_not_take_is_no_room(tmp_path, monkeypatch):
     monkeypatch.setattr(ram, "swap_bytes", lambda: (GIB, 9 * GIB))
     monkeypatch.setattr(ram, "sys", SimpleNamespace(platform="linux"))
-    top = group(tmp_path, None) / "sys/fs/cgroup"
+    top = group(tmp_path, **FULL) / "sys/fs/cgroup"
     assert swap_room_bytes(tmp_path) == 8 * GIB
     (top / "memory.swap.current").write_text(f"{GIB}\n")
     for limit, left in (("max", 8 * GIB), (3 * GIB, 2 * GIB), (0, 0)):
@@ -86,12 +54,8 @@ def test_swap_that_is_compressed_into_ram_is_room_only_for_what_it_saves(
 
 def test_below_a_limit_of_version_1_no_swap_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(ram, "swap_bytes", lambda: (GIB, 9 * GIB))
-    (tmp_path / "proc/self").mkdir(parents=True)
-    (tmp_path / "proc/self/cgroup").write_text("9:memory:/\n")
-    top = tmp_path / "sys/fs/cgroup/memory"
-    top.mkdir(parents=True)
-    (top / "memory.limit_in_bytes").write_text(str(4 * GIB))
-    (top / "memory.usage_in_bytes").write_text(str(GIB))
+    group(tmp_path, "9:memory:/\n", "memory", memory_limit_in_bytes=4 * GIB,
+          memory_usage_in_bytes=GIB)
     assert swap_room_bytes(tmp_path) == 0
 
 

@@ -1,17 +1,13 @@
 """The search for the smallest capacity, in the benchmark of the classes of models."""
 
-import importlib
-from pathlib import Path
-
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+from tools.bench_run import load
 
 
 @pytest.fixture
-def bench(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module("capacity_classes")
+def bench():
+    return load("capacity_classes")
 
 
 @pytest.mark.parametrize("smallest", [1, 2, 3, 37, 128, 129, 5000, 40_000])

@@ -1,24 +1,15 @@
 """The benchmark of what a recovery costs, on a stand-in device that only compares sizes."""
 
-import importlib
 from contextlib import nullcontext
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from tools.bench_rows import rows_of
-from tools.bench_run import arguments
+from tools.bench_run import arguments, load
 
-BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 MIB = 1 << 20
 ROW_MIB = 100  # of a batch; stock fits with all of it, OOM Guard with one row
-
-
-@pytest.fixture
-def bench(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module("recovery_cost")
 
 
 class Dry:
@@ -65,8 +56,9 @@ class Dry:
 
 
 @pytest.fixture
-def result(bench):
+def result():
     """What the benchmark finds there for a batch of 8 at 100 and at 60 %."""
+    bench = load("recovery_cost")
     words = ["--comfyui", "x", "--percent", "100", "60", "--classes", "SD1.5"]
     cost = bench.Cost("SD1.5", arguments(bench, words))
     dry = Dry()

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from support.registries import FilesAndClasses
 
 from headroom.base.node_types import ClassInfo
 from headroom.encode.ancestry import identify
@@ -10,20 +11,9 @@ from headroom.encode.ancestry import identify
 CORE, CUSTOM = ClassInfo(), ClassInfo(code="pack code 1", is_core=False)
 
 
-class Lookup:
-    def __init__(self, folder, **classes):
-        self.folder = folder
-        self.classes = {"Load": CORE, "Lora": CORE, "Encode": CORE, "Text": CORE, **classes}
-
-    def class_info(self, class_type):
-        return self.classes.get(class_type)
-
-    def node_type(self, class_type):
-        return None
-
-    def files_named(self, name):
-        path = self.folder / name
-        return [path] if path.is_file() else []
+def lookup_in(folder, **classes):
+    known = {"Load": CORE, "Lora": CORE, "Encode": CORE, "Text": CORE, **classes}
+    return FilesAndClasses(folder, classes=known)
 
 
 @pytest.fixture
@@ -53,7 +43,7 @@ def identity(graph, lookup, node="3"):
 
 
 def test_the_same_graph_has_the_same_identity_under_other_ids_and_beside_other_nodes(folder):
-    lookup = Lookup(folder)
+    lookup = lookup_in(folder)
     renamed = {
         "x": prompt()["3"] | {"inputs": {"clip": ["y", 0], "text": "another text"}},
         "y": {"class_type": "Lora", "inputs": {"strength": 0.8, "name": "style.safetensors",
@@ -76,7 +66,7 @@ def test_the_same_graph_has_the_same_identity_under_other_ids_and_beside_other_n
     {"3": {"class_type": "Encode", "inputs": {"clip": ["1", 1], "text": "a cat"}}},
 ], ids=["widget", "class", "file", "strength", "output", "own link", "one node less"])
 def test_every_change_above_the_input_changes_the_identity(folder, change):
-    lookup = Lookup(folder)
+    lookup = lookup_in(folder)
     assert identity(prompt(**change), lookup) != identity(prompt(), lookup)
 
 
@@ -93,7 +83,7 @@ def rewrite(path, at):
     lambda path: rewrite(path, at=-1),
 ], ids=["size", "header with size and time kept", "data with size and time kept"])
 def test_a_changed_file_changes_the_identity(folder, change):
-    lookup = Lookup(folder)
+    lookup = lookup_in(folder)
     before = identity(prompt(), lookup)
     change(folder / "model.safetensors")
     assert identity(prompt(), lookup) != before
@@ -103,17 +93,17 @@ def test_a_file_keeps_its_identity_in_another_folder_and_at_another_time(folder,
     other = tmp_path_factory.mktemp("other")
     for path in folder.iterdir():
         (other / path.name).write_bytes(path.read_bytes())
-    assert identity(prompt(), Lookup(folder)) == identity(prompt(), Lookup(other))
+    assert identity(prompt(), lookup_in(folder)) == identity(prompt(), lookup_in(other))
 
 
 def test_a_custom_class_is_known_by_its_code(folder):
-    first = Lookup(folder, Load=CUSTOM)
-    second = Lookup(folder, Load=ClassInfo(code="pack code 2", is_core=False))
+    first = lookup_in(folder, Load=CUSTOM)
+    second = lookup_in(folder, Load=ClassInfo(code="pack code 2", is_core=False))
     assert identity(prompt(), first) != identity(prompt(), second)
 
 
 def test_a_class_that_wants_its_id_is_known_by_it(folder):
-    lookup = Lookup(folder, Load=ClassInfo(wants_id=True))
+    lookup = lookup_in(folder, Load=ClassInfo(wants_id=True))
     moved = {**prompt(), "9": prompt()["1"]}
     moved["2"] = {**moved["2"], "inputs": {**moved["2"]["inputs"], "clip": ["9", 1]}}
     assert identity(prompt(), lookup) != identity(moved, lookup)
@@ -135,13 +125,13 @@ def test_a_class_that_wants_its_id_is_known_by_it(folder):
     ({"3": {"class_type": "Encode", "inputs": {"clip": None}}}, {}, "nothing is connected"),
 ])
 def test_an_input_without_identity_says_why(folder, change, classes, text):
-    found = identify(prompt(**change), "3", "clip", Lookup(folder, **classes))
+    found = identify(prompt(**change), "3", "clip", lookup_in(folder, **classes))
     with pytest.raises(ValueError, match=text):
         raise ValueError(found.problem)
 
 
 def test_a_node_that_decides_its_own_changes_is_known_by_its_mark(folder):
-    lookup = Lookup(folder, Load=ClassInfo(own_changes=True))
+    lookup = lookup_in(folder, Load=ClassInfo(own_changes=True))
 
     def marked(mark):
         return prompt(**{"1": {**prompt()["1"], "is_changed": mark}})
@@ -153,7 +143,7 @@ def test_a_node_that_decides_its_own_changes_is_known_by_its_mark(folder):
 
 
 def test_a_custom_loader_with_a_file_and_custom_nodes_behind_it_are_fine(folder):
-    identity(prompt(), Lookup(folder, Load=CUSTOM, Lora=CUSTOM))
+    identity(prompt(), lookup_in(folder, Load=CUSTOM, Lora=CUSTOM))
 
 
 def test_a_dynamic_prompt_serves_as_well_as_a_dict(folder):
@@ -164,7 +154,7 @@ def test_a_dynamic_prompt_serves_as_well_as_a_dict(folder):
         def all_node_ids(self):
             return set(prompt())
 
-    lookup = Lookup(folder)
+    lookup = lookup_in(folder)
     assert identify(DynamicPrompt(), "3", "clip", lookup) == identify(prompt(), "3", "clip", lookup)
 
 
@@ -173,4 +163,4 @@ def test_a_chain_of_thousands_of_nodes_does_not_exhaust_the_stack(folder):
              for i in range(3000)}
     chain["3000"] = prompt()["1"]
     chain["end"] = {"class_type": "Encode", "inputs": {"clip": ["0", 0]}}
-    assert identity(chain, Lookup(folder), "end")
+    assert identity(chain, lookup_in(folder), "end")

@@ -5,8 +5,9 @@ import os
 import pytest
 import torch
 from safetensors import safe_open
+from support.registries import FilesAndClasses
 
-from headroom.base.node_types import ClassInfo, NodeType
+from headroom.base.node_types import NodeType
 from headroom.base.stored_value import to_bytes
 from headroom.encode import named_conditioning, named_nodes
 from headroom.encode.encoders import encoders_above, is_made_of, loaders_in, name_of
@@ -29,28 +30,11 @@ TYPES = {
 }
 
 
-class ClassesAndFiles:
-    """Node classes and files, as the registry and the lookup of a server tell them."""
-
-    def __init__(self, folder):
-        self.folder = folder
-
-    def node_type(self, class_type):
-        return TYPES.get(class_type)
-
-    def class_info(self, class_type):
-        return ClassInfo()
-
-    def files_named(self, name):
-        path = self.folder / name
-        return [path] if path.is_file() else []
-
-
 @pytest.fixture
 def host(tmp_path):
     for name in ("t5.safetensors", "style.safetensors", "unet.safetensors"):
         (tmp_path / name).write_bytes(name.encode() * 100)
-    return ClassesAndFiles(tmp_path)
+    return FilesAndClasses(tmp_path, TYPES)
 
 
 def prompt(clip="t5.safetensors"):

@@ -61,32 +61,31 @@ def running():
     return set()
 
 
+class Heard(list):
+    """What is heard in the log; `error` is what is done with an error."""
+
+    def __init__(self):
+        self.error = self.append
+
+
 @pytest.fixture
 def heard():
-    return []
+    return Heard()
 
 
-@pytest.fixture
-def listens(execution, listener, running, heard, monkeypatch):
-    """`listens(error_is_handled)` makes the events and begins."""
+@pytest.fixture(autouse=True)
+def events(execution, listener, running, heard, monkeypatch):
+    """The events, which are listened to from here on."""
     root = logging.getLogger()
     before = list(root.handlers)
     module = prompt_events(execution, monkeypatch)
 
-    def begin(error_is_handled=heard.append):
-        found = module.PromptEvents(listener, running.__contains__, error_is_handled,
-                                    lambda: heard.append("over"))
-        found.listen()
-        return found
-
-    yield begin
+    found = module.PromptEvents(listener, running.__contains__, lambda error: heard.error(error),
+                                lambda: heard.append("over"))
+    found.listen()
+    yield found
     for handler in set(root.handlers) - set(before):
         root.removeHandler(handler)
-
-
-@pytest.fixture
-def events(listens):
-    return listens()
 
 
 def whole(prompt_id, *nodes):
@@ -99,14 +98,12 @@ def nothing():
     return None
 
 
-@pytest.mark.usefixtures("events")
 def test_every_prompt_is_told_from_its_first_node_to_its_end(execution, listener):
     for prompt_id in ("p", "q", "r"):
         execution.run(prompt_id, nothing, nothing)
         assert listener.since() == whole(prompt_id, "1", "2")
 
 
-@pytest.mark.usefixtures("events")
 def test_a_garbage_collection_does_not_take_the_end_away(execution, listener, caplog):
     async def collects():
         for _ in range(3):
@@ -119,7 +116,6 @@ def test_a_garbage_collection_does_not_take_the_end_away(execution, listener, ca
     assert listener.since() == whole("p", "1") and "destroyed" not in caplog.text
 
 
-@pytest.mark.usefixtures("events")
 def test_an_error_in_the_loop_is_an_end_too(execution, listener):
     def fails():
         raise ValueError("a node failed")
@@ -129,7 +125,6 @@ def test_an_error_in_the_loop_is_an_end_too(execution, listener):
     assert listener.since() == ["resets", ("begins", "p"), ("starts", "1", "p"), "leaves"]
 
 
-@pytest.mark.usefixtures("events")
 def test_a_loop_that_goes_on_tells_only_of_the_prompt_that_was_begun_last(execution, listener):
     async def two_prompts_in_one_loop():
         for prompt_id in ("p", "q"):
@@ -142,13 +137,11 @@ def test_a_loop_that_goes_on_tells_only_of_the_prompt_that_was_begun_last(execut
     assert listener.since() == whole("p", "1")[:-1] + whole("q", "1")
 
 
-@pytest.mark.usefixtures("events")
 def test_a_prompt_without_a_loop_begins_and_nobody_tells_its_end(execution, listener):
     execution.begin("p")
     assert "leaves" not in listener.since()
 
 
-@pytest.mark.usefixtures("events")
 def test_an_error_of_ours_ends_no_prompt(execution, listener, caplog):
     listener.fails = True
     execution.run("p", nothing)
@@ -165,7 +158,7 @@ def handler(name, **methods):
 
 
 @pytest.fixture
-def kept(execution, listener, events):
+def kept(execution, listener):
     """A list in which another pack keeps the registries that it finds as the next prompt begins."""
     found = []
     holder = handler("holder", reset=lambda: found.append(execution.registry))
@@ -190,7 +183,6 @@ def test_nothing_is_added_while_handlers_are_told_of_a_node(execution, listener,
     assert listener.since()[-1] == "leaves"
 
 
-@pytest.mark.usefixtures("events")
 def test_handlers_that_somebody_resets_while_no_prompt_runs_cost_no_prompt(execution, listener):
     execution.registry.reset_handlers()
     listener.since()
@@ -198,7 +190,6 @@ def test_handlers_that_somebody_resets_while_no_prompt_runs_cost_no_prompt(execu
     assert listener.since() == whole("p", "1")
 
 
-@pytest.mark.usefixtures("events")
 def test_where_an_executor_of_another_pack_gives_no_turn_only_the_first_prompt_is_found_late(
     execution, listener
 ):
@@ -209,9 +200,7 @@ def test_where_an_executor_of_another_pack_gives_no_turn_only_the_first_prompt_i
     assert listener.since() == whole("q", "1")
 
 
-def test_an_executor_within_a_prompt_is_no_prompt_and_ends_none(
-    execution, listener, running, events
-):
+def test_an_executor_within_a_prompt_is_no_prompt_and_ends_none(execution, listener, running):
     running.add("p")
     execution.run("p", lambda: execution.reset_progress_state("elsewhere", DynamicPrompt({})))
     assert listener.since() == ["resets", ("begins", "p"), ("starts", "1", "p"), "leaves"]
@@ -224,7 +213,7 @@ def lose(execution):
     execution.registry = None
 
 
-def test_a_registry_that_is_lost_amid_a_prompt_costs_no_later_one(execution, listener, events):
+def test_a_registry_that_is_lost_amid_a_prompt_costs_no_later_one(execution, listener):
     execution.run("p", lambda: lose(execution))
     assert listener.since() == ["resets", ("begins", "p"), ("starts", "1", "p"), "leaves"]
     execution.run("q", nothing)
@@ -245,7 +234,6 @@ def test_a_registry_that_is_lost_between_prompts_is_found_when_the_next_is_poste
 # ------------------------------------------------------------ threads
 
 
-@pytest.mark.usefixtures("events")
 def test_models_that_other_threads_looked_at_are_deleted_in_the_prompts_thread(execution):
     told = []
 
@@ -264,7 +252,6 @@ def test_models_that_other_threads_looked_at_are_deleted_in_the_prompts_thread(e
 # ------------------------------------------------------------ what is heard in the log
 
 
-@pytest.mark.usefixtures("events")
 def test_a_line_in_the_log_ends_nothing(heard):
     logging.getLogger().warning("a line of ComfyUI's")
     assert heard == []
@@ -277,14 +264,12 @@ def log_an_error(error):
         logging.error("it failed")
 
 
-@pytest.mark.usefixtures("events")
 def test_an_error_that_is_handled_and_logged_is_heard(heard):
     error = ValueError("of somebody else")
     log_an_error(error)
     assert heard == [error]
 
 
-@pytest.mark.usefixtures("events")
 def test_the_end_of_a_prompt_is_heard(heard):
     def prompt_worker():
         logging.warning("Prompt executed in 0.01 seconds")
@@ -293,16 +278,16 @@ def test_the_end_of_a_prompt_is_heard(heard):
     assert heard == ["over"]
 
 
-def test_an_error_of_ours_while_one_is_heard_ends_nothing(listens, caplog):
+def test_an_error_of_ours_while_one_is_heard_ends_nothing(heard, caplog):
     def fails(_):
         raise ValueError("of ours")
 
-    listens(fails)
+    heard.error = fails
     log_an_error(ValueError("of somebody else"))
     assert caplog.text.count("handling a prompt that ran out of memory failed") == 1
 
 
-def test_another_thread_can_log_while_an_error_is_looked_after(listens):
+def test_another_thread_can_log_while_an_error_is_looked_after(heard):
     """The server's thread logs while it is waited for: with a lock neither would go on."""
     looking_after, logged, waited = threading.Event(), threading.Event(), []
 
@@ -315,7 +300,7 @@ def test_another_thread_can_log_while_an_error_is_looked_after(listens):
         logging.getLogger().warning("from the server")
         logged.set()
 
-    listens(wait_for_the_other)
+    heard.error = wait_for_the_other
     other = threading.Thread(target=log_from_the_server)
     other.start()
     log_an_error(ValueError("of somebody else"))

@@ -1,15 +1,10 @@
 """Reading figures of a device never starts it: an unused CUDA stays unused."""
 
-import json
-import subprocess
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-import fakecuda
-from fakecuda import FakeCuda
 from headroom import snapshot
 from headroom.base import device as devices
 from headroom.guard.replay import RandomState
@@ -17,7 +12,6 @@ from headroom.measure import nvml
 from headroom.measure.report import Report
 
 MIB = 1024 * 1024
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -121,52 +115,3 @@ def test_memory_that_the_driver_keeps_for_itself_is_no_part_of_the_card(cards, m
     cards(("A card", 8000, 100), ("A card", 8000, 7000))
     assert snapshot().devices[0].total_bytes == 7700 * MIB
     assert snapshot().devices[0].used_bytes == 100 * MIB
-
-
-SCRIPT = f"""
-import json, sys
-sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "lab" / "fakecuda")!r}]
-import torch
-import headroom
-from headroom.base import device as devices
-from headroom.guard.replay import RandomState
-from headroom.record.probe import Probe
-from ledger import Ledger
-from pathlib import Path
-
-def ask():
-    text = headroom.purge().text
-    RandomState()
-    probe = Probe()
-    probe.begin_run()
-    probe.measured()
-    devices.empty_cache()
-    return text
-
-untouched = ask()
-started = torch.cuda.is_initialized()
-kept = torch.ones(1 << 20, device="cuda:1")
-contexts = [Ledger(Path(sys.argv[1])).device(i).words["context_used_bytes"] for i in range(2)]
-one_in_use = ask()
-after = [Ledger(Path(sys.argv[1])).device(i).words["context_used_bytes"] for i in range(2)]
-print(json.dumps(dict(untouched=untouched, started=started, contexts=contexts, after=after,
-                      one_in_use=one_in_use)))
-"""
-
-
-@pytest.mark.fakecuda
-@pytest.mark.skipif(bool(fakecuda.why_not()), reason=fakecuda.why_not() or "")
-def test_no_question_makes_a_context_on_a_real_cuda_build(tmp_path):
-    script, ledger = tmp_path / "script.py", str(tmp_path / "ledger")
-    script.write_text(SCRIPT, encoding="utf-8")
-    settings = FakeCuda(devices=2, context_mib=300, other_mib="0,700", ledger=ledger)
-    done = subprocess.run(
-        fakecuda.command(settings, script, ledger), capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["started"] is False
-    assert found["untouched"].count("not in use by this process") == 2
-    assert found["untouched"].count("driver free         not known here") == 2
-    assert found["after"] == found["contexts"] and found["contexts"][0] == 0
-    assert found["one_in_use"].count("not in use by this process") == 1

@@ -23,21 +23,18 @@ def made(class_name, module, *bases):
     return type(class_name, bases or (torch.nn.Module,), {"__module__": module})()
 
 
-@pytest.mark.parametrize(
-    ("class_name", "module", "kind"),
-    [
-        ("SD1ClipModel", "comfy.sd1_clip", "text encoder"),
-        ("FluxClipModel_", "comfy.text_encoders.flux", "text encoder"),
-        ("AutoencoderKL", "comfy.ldm.models.autoencoder", "VAE"),
-        ("WanVAE", "comfy.ldm.wan.vae", "VAE"),
-        ("TAESD", "comfy.taesd.taesd", "VAE"),
-        ("ControlNet", "comfy.cldm.cldm", "ControlNet"),
-        ("CLIPVisionModelProjection", "comfy.clip_model", "CLIP vision"),
-        ("RRDBNet", "spandrel.architectures.ESRGAN", "upscale model"),
-        ("Net", "custom_nodes.something", "model"),
-        ("Linear", "torch.nn.modules.linear", "model"),
-    ],
-)
+@pytest.mark.parametrize(("class_name", "module", "kind"), [
+    ("SD1ClipModel", "comfy.sd1_clip", "text encoder"),
+    ("FluxClipModel_", "comfy.text_encoders.flux", "text encoder"),
+    ("AutoencoderKL", "comfy.ldm.models.autoencoder", "VAE"),
+    ("WanVAE", "comfy.ldm.wan.vae", "VAE"),
+    ("TAESD", "comfy.taesd.taesd", "VAE"),
+    ("ControlNet", "comfy.cldm.cldm", "ControlNet"),
+    ("CLIPVisionModelProjection", "comfy.clip_model", "CLIP vision"),
+    ("RRDBNet", "spandrel.architectures.ESRGAN", "upscale model"),
+    ("Net", "custom_nodes.something", "model"),
+    ("Linear", "torch.nn.modules.linear", "model"),
+])
 def test_a_model_is_called_what_a_user_calls_it(class_name, module, kind):
     assert kind_of(made(class_name, module)) == kind
 
@@ -48,14 +45,11 @@ def test_every_diffusion_model_is_one_whatever_its_class():
     assert kind_of(made("VAEControl", "some.vae", base)) == "diffusion model"
 
 
-@pytest.mark.parametrize(
-    ("files", "shown"),
-    [
-        (["/models/checkpoints/v1-5.safetensors"], "v1-5.safetensors"),
-        (["/m/clip_l.pt", "/m/t5xxl.pt"], "clip_l.pt + t5xxl.pt"),
-        ([], None),
-    ],
-)
+@pytest.mark.parametrize(("files", "shown"), [
+    (["/models/checkpoints/v1-5.safetensors"], "v1-5.safetensors"),
+    (["/m/clip_l.pt", "/m/t5xxl.pt"], "clip_l.pt + t5xxl.pt"),
+    ([], None),
+])
 def test_a_model_is_named_by_the_files_it_was_loaded_from(files, shown):
     assert file_name(Path(file) for file in files) == shown
 

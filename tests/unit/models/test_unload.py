@@ -1,6 +1,5 @@
 """The published diffusers case: after encode_prompt alone no text encoder stays on the GPU."""
 
-import gc
 from importlib.util import find_spec
 
 import pytest
@@ -13,17 +12,6 @@ from headroom.models.find import find_models
 # Not imported here: every test process reads all files.
 pytestmark = pytest.mark.skipif(find_spec("diffusers") is None or find_spec("transformers") is None,
                                 reason="needs diffusers and transformers from PyPI")
-
-
-@pytest.fixture
-def gpu():
-    """The simulated GPU as cuda:0 of this process."""
-    import simgpu
-
-    device = simgpu.switch_on(64 * 2**20)
-    yield device
-    gc.collect()
-    simgpu.switch_off()
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The published DiffSynth case with DiffSynth's own pipeline: a loop of prompts fills the GPU."""
 
-import gc
 from importlib.util import find_spec
 
 import pytest
@@ -14,18 +13,6 @@ pytestmark = pytest.mark.skipif(find_spec("diffsynth") is None,
                                 reason="needs diffsynth from PyPI")
 
 PROMPTS = [f"{'abcdefghij'[i]} fox in the snow" for i in range(8)]
-CAPACITY_BYTES = 64 * 2**20
-
-
-@pytest.fixture
-def gpu():
-    """The simulated GPU as cuda:0 of this process."""
-    import simgpu
-
-    device = simgpu.switch_on(CAPACITY_BYTES)
-    yield device
-    gc.collect()
-    simgpu.switch_off()
 
 
 @pytest.fixture(params=["plain", "managed"])

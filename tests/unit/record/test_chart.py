@@ -80,19 +80,16 @@ def test_a_cpu_run_shows_ram_alone():
     assert not has(image, chart.VRAM_COLOURS[0]) and has(image, chart.RAM_COLOUR, 200)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"nodes": []},
-        {"seconds": 0.0},
-        {"samples": samples([], [], d0=[])},
-        {"samples": samples([0.0], [None], d0=[None]), "peak_rss_mib": None},
-        {"samples": samples([0.0, 1.0], [1.0, 2.0], d0=[None, 5.0])},
-        {"peak_vram_mib": 0.0, "vram_total_mib": None,
-         "samples": samples([0.0], [0.0], d0=[0.0])},
-        {"seconds": 90_000.0},
-    ],
-)
+@pytest.mark.parametrize("changes", [
+    {"nodes": []},
+    {"seconds": 0.0},
+    {"samples": samples([], [], d0=[])},
+    {"samples": samples([0.0], [None], d0=[None]), "peak_rss_mib": None},
+    {"samples": samples([0.0, 1.0], [1.0, 2.0], d0=[None, 5.0])},
+    {"peak_vram_mib": 0.0, "vram_total_mib": None,
+     "samples": samples([0.0], [0.0], d0=[0.0])},
+    {"seconds": 90_000.0},
+])
 def test_an_odd_run_is_drawn_without_a_warning(changes):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -2,6 +2,8 @@
 
 from types import SimpleNamespace
 
+from support.recorder import Records
+
 from headroom.record.highest import HeldPeaks
 
 MIB = 2**20
@@ -11,17 +13,6 @@ def run(prompt_id, peak_mib, rss_mib=10, ended=True):
     peak = SimpleNamespace(at_least=peak_mib * MIB)
     return SimpleNamespace(prompt_id=prompt_id, devices=("cuda:0", "cuda:1"), peaks=(peak, None),
                            peak_rss_bytes=rss_mib * MIB, ended=object() if ended else None)
-
-
-class Records:
-    def __init__(self, *runs):
-        self.runs = list(runs)
-
-    def look(self, prompt_id, read):
-        return next((read(one) for one in self.runs if one.prompt_id == prompt_id), None)
-
-    def newest_ids(self):
-        return [one.prompt_id for one in self.runs]
 
 
 def now(used_mib=1, rss_mib=1):

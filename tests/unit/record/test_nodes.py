@@ -3,6 +3,8 @@
 import gc
 import weakref
 
+import pytest
+
 from headroom.host.types import NodeLabel
 from headroom.record.memory import Reading
 from headroom.record.nodes import NodeTable
@@ -49,6 +51,18 @@ def test_an_expansion_into_cached_nodes_only_ends_with_the_first_of_them():
     nodes.finished("1", at(3))
     assert spans(nodes) == {"1": [(0, 2)], "1.a": []}
     assert statuses(nodes) == {"1": "done", "1.a": "cached"}
+
+
+@pytest.mark.parametrize("async_nodes", [set(), {"2"}])
+def test_a_lazy_node_is_not_charged_for_what_it_waits_for(async_nodes):
+    nodes = table(async_nodes=async_nodes)
+    nodes.started("2", at(0))
+    nodes.started("1", at(1))
+    nodes.finished("1", at(9))
+    nodes.started("2", at(10))
+    nodes.finished("2", at(12))
+    assert spans(nodes)["2"] == [(0, 1), (10, 12)]
+    assert nodes.records["2"].seconds == 3
 
 
 def test_a_lazy_node_whose_input_is_ready_is_taken_up_again_at_once():

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from support.registries import FilesAndClasses
+from support.rescue_bench import FakeQueue
 
 from headroom.base.guards import Guarded, WithGuards
 from headroom.base.node_types import NodeType
@@ -21,6 +23,7 @@ PROMPT = WithGuards({
     "upscale": {"class_type": "Upscale", "inputs": {"samples": ["sample", 0]}},
     "decode": {"class_type": "Decode", "inputs": {"samples": ["upscale", 0]}},
 }, {})
+LOOPS = {"StartLoop": NodeType({}, (), loop_boundary="start")}
 LATENT = [[{"samples": torch.arange(24.0).reshape(1, 4, 2, 3).to(torch.bfloat16)}]]
 TEXT = [[[[torch.ones(1, 3, 5), {"pooled_output": None}]]]]
 VALUES = {"load": [[object()], [object()]], "text": TEXT, "hook": [[[torch.ones(2), object()]]],
@@ -47,24 +50,12 @@ class Providers:
         self.get = get
 
 
-class Files:
-    """A registry in which the word of each widget is a file of this folder."""
-
-    def __init__(self, folder):
-        self.folder = folder
-
-    def node_type(self, class_type):
-        return NodeType({}, (), loop_boundary="start") if class_type == "StartLoop" else None
-
-    def files_named(self, name):
-        return [path for path in [self.folder / name] if path.is_file()]
-
-
 class Place:
     def __init__(self, folder, limit=1 << 20):
         self.folder, self.host = folder / "outputs", Providers()
         (folder / "model.safetensors").write_bytes(b"weights")
-        self.finished = Finished(self.host, Files(folder), lambda _: self.folder, limit)
+        files = FilesAndClasses(folder, LOOPS)
+        self.finished = Finished(self.host, files, lambda _: self.folder, limit)
 
     def keep(self, *cached, outputs=("decode",), turns=(), prompt=PROMPT):
         runs = WhatRuns((), (), False, True, frozenset(turns))
@@ -192,20 +183,6 @@ def test_the_limit_is_set_in_mib_and_a_wrong_number_is_told_once(caplog):
 # ---------------------------------------------------------------- how long they stay
 
 
-class Queue:
-    def __init__(self, *running):
-        self.running = list(running)
-
-    def queue_items(self):
-        return self.running, []
-
-    def validated(self, prompt_id, prompt, outputs):
-        return outputs
-
-    def put_before_all(self, items):
-        self.running = [(0, *item, {}) for item in items]
-
-
 ITEM = (0, "rerun", PROMPT, {}, ["decode"], {})
 
 
@@ -222,7 +199,7 @@ def left_in(folder):
 
 
 def test_finished_outputs_are_deleted_when_their_prompt_leaves_the_queue(tmp_path):
-    server = KeptQueue(queue := Queue(ITEM), tmp_path, "keep")
+    server = KeptQueue(queue := FakeQueue([ITEM]), tmp_path, "keep")
     fill(server)  # before ComfyUI has it
     server.changed()
     assert left_in(tmp_path)
@@ -233,34 +210,34 @@ def test_finished_outputs_are_deleted_when_their_prompt_leaves_the_queue(tmp_pat
 
 @pytest.mark.parametrize("then", ["discard", "queue_again"])
 def test_the_next_server_takes_them_over_until_it_is_done_or_discards_them(tmp_path, then):
-    server = KeptQueue(Queue(ITEM), tmp_path, "keep")
+    server = KeptQueue(FakeQueue([ITEM]), tmp_path, "keep")
     server.changed()
     fill(server)
     server._file.close()  # as the system does
-    server = KeptQueue(queue := Queue(), tmp_path, "keep")
+    server = KeptQueue(queue := FakeQueue(), tmp_path, "keep")
     getattr(server, then)()
     taken = server.outputs_of("rerun") / "one.safetensors"
     assert taken.exists() == (then == "queue_again")
-    queue.running = []
+    queue.waiting = []
     server.changed()
     assert left_in(tmp_path) == []
 
 
 def test_outputs_without_a_queue_are_deleted_at_the_next_start(tmp_path):
-    server = KeptQueue(Queue(ITEM), tmp_path, "keep")
+    server = KeptQueue(FakeQueue([ITEM]), tmp_path, "keep")
     fill(server)
     server._file.close()
     (tmp_path / "gone.outputs" / "x").mkdir(parents=True)
-    KeptQueue(Queue(), tmp_path, "keep")
+    KeptQueue(FakeQueue(), tmp_path, "keep")
     assert left_in(tmp_path) == []
 
 
 def test_a_kept_prompt_comes_back_with_its_guards_and_shows_none(tmp_path):
     guarded = WithGuards({**PROMPT, "headroom-guard": {"class_type": "Guard", "inputs": {}}},
                          {"headroom-guard": ("load", 0)})
-    server = KeptQueue(Queue((0, "rerun", guarded, {}, ["decode"], {})), tmp_path, "keep")
+    server = KeptQueue(FakeQueue([(0, "rerun", guarded, {}, ["decode"], {})]), tmp_path, "keep")
     server.changed()
     server._file.close()
-    KeptQueue(queue := Queue(), tmp_path, "keep").queue_again()
-    [again] = [item[2] for item in queue.running]
+    KeptQueue(queue := FakeQueue(), tmp_path, "keep").queue_again()
+    [again] = [item[2] for item in queue.waiting]
     assert "headroom-guard" in again and "headroom-guard" not in dict(again.items())

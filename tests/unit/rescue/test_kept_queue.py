@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.rescue_bench import FakeQueue
 
 from headroom.base.device import MIB
 from headroom.base.said import Refused, said_json
@@ -20,29 +21,6 @@ from headroom.rescue.settings import QUEUE_SETTING, QUEUE_VARIABLE, queue_of
 ROOT = Path(__file__).resolve().parents[3]
 PROMPT = {"1": {"class_type": "Loader"},
           "5": {"class_type": "Decode", "_meta": {"title": "VAE Decode"}}}
-
-
-class FakeQueue:
-    """ComfyUI's queue: `running` and `waiting` are lists of its items."""
-
-    def __init__(self, running=(), waiting=()):
-        self.running, self.waiting, self.nodes = list(running), list(waiting), []
-        self.refuses = set()
-
-    def queue_items(self):
-        return self.running, self.waiting
-
-    def running_nodes(self):
-        return self.nodes
-
-    def validated(self, prompt_id, prompt, outputs):
-        if prompt_id in self.refuses:
-            raise ValueError("no such file")
-        return outputs
-
-    def put_before_all(self, items):
-        self.waiting = [(number - len(items), *item, {}) for number, item in enumerate(items)
-                        ] + self.waiting
 
 
 def item(number, name, **extra_data):

@@ -24,17 +24,14 @@ def test_blank_lines_and_comments_are_skipped():
     assert parse_sizes(text) == [Size(1024, 1024), Size(1360, 1536)]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "heights=[1, 2] widths=[3, 4]",
-        "heights = [1, 2]\nwidths = [3, 4]",
-        "widths=[3,4], heights=[1,2]",
-        "widths: [3, 4]; heights: [1, 2]",
-        "heights = [1, 2,]  # low\nwidths = [3, 4,]",
-        "HEIGHTS=(1, 2) WIDTHS=(3, 4)",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "heights=[1, 2] widths=[3, 4]",
+    "heights = [1, 2]\nwidths = [3, 4]",
+    "widths=[3,4], heights=[1,2]",
+    "widths: [3, 4]; heights: [1, 2]",
+    "heights = [1, 2,]  # low\nwidths = [3, 4,]",
+    "HEIGHTS=(1, 2) WIDTHS=(3, 4)",
+])
 def test_lists_of_heights_and_widths_mean_every_combination_heights_outside(text):
     assert parse_sizes(text) == [Size(3, 1), Size(4, 1), Size(3, 2), Size(4, 2)]
 
@@ -64,24 +61,21 @@ def test_sizes_of_65536_px_are_read():
     assert parse_sizes("65536x65536") == [Size(65_536, 65_536)]
 
 
-@pytest.mark.parametrize(
-    ("text", "number", "shown"),
-    [
-        ("1024x1024\nbig", 2, "big"),
-        ("# one\n\n1024", 3, "1024"),
-        ("1024x", 1, "1024x"),
-        ("1024x1024x3", 1, "1024x1024x3"),
-        ("-1024x1024", 1, "-1024x1024"),
-        ("10.5x20", 1, "10.5x20"),
-        ("512x512 768x768", 1, "512x512 768x768"),
-        ("99999999x1", 1, "99999999x1"),
-        ("٣x٤", 1, "٣x٤"),
-        ("sizes=[1, 2]", 1, "sizes=[1, 2]"),
-        ("heights=[1] widths=[2] and more", 1, "heights=[1] widths=[2] and more"),
-        ("open (bracket\n512x512", 1, "open (bracket"),
-        ("1x1\nheights=[1,\n2]", 2, "heights=[1,"),
-    ],
-)
+@pytest.mark.parametrize(("text", "number", "shown"), [
+    ("1024x1024\nbig", 2, "big"),
+    ("# one\n\n1024", 3, "1024"),
+    ("1024x", 1, "1024x"),
+    ("1024x1024x3", 1, "1024x1024x3"),
+    ("-1024x1024", 1, "-1024x1024"),
+    ("10.5x20", 1, "10.5x20"),
+    ("512x512 768x768", 1, "512x512 768x768"),
+    ("99999999x1", 1, "99999999x1"),
+    ("٣x٤", 1, "٣x٤"),
+    ("sizes=[1, 2]", 1, "sizes=[1, 2]"),
+    ("heights=[1] widths=[2] and more", 1, "heights=[1] widths=[2] and more"),
+    ("open (bracket\n512x512", 1, "open (bracket"),
+    ("1x1\nheights=[1,\n2]", 2, "heights=[1,"),
+])
 def test_a_malformed_line_is_named_with_its_number_and_text(text, number, shown):
     with pytest.raises(ValueError) as caught:
         parse_sizes(text)
@@ -89,17 +83,14 @@ def test_a_malformed_line_is_named_with_its_number_and_text(text, number, shown)
     assert "write one size such as 1024x1152" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "number", "reason"),
-    [
-        ("0x512", 1, "at least 1 px"),
-        ("1x1\nheights=[1, 0]\nwidths=[1]", 3, "at least 1 px"),
-        ("heights=[1, two] widths=[3]", 1, "'two' is not a whole number of pixels"),
-        ("1x1\nheights=[1, 2]", 2, "heights=[...] needs widths=[...]"),
-        ("widths=[1]\nwidths=[2]", 1, "widths=[...] needs heights=[...]"),
-        ("heights=[1]\n512x512\nwidths=[2]", 1, "heights=[...] needs widths=[...]"),
-    ],
-)
+@pytest.mark.parametrize(("text", "number", "reason"), [
+    ("0x512", 1, "at least 1 px"),
+    ("1x1\nheights=[1, 0]\nwidths=[1]", 3, "at least 1 px"),
+    ("heights=[1, two] widths=[3]", 1, "'two' is not a whole number of pixels"),
+    ("1x1\nheights=[1, 2]", 2, "heights=[...] needs widths=[...]"),
+    ("widths=[1]\nwidths=[2]", 1, "widths=[...] needs heights=[...]"),
+    ("heights=[1]\n512x512\nwidths=[2]", 1, "heights=[...] needs widths=[...]"),
+])
 def test_a_line_that_is_nearly_right_is_told_what_is_wrong(text, number, reason):
     with pytest.raises(ValueError) as caught:
         parse_sizes(text)

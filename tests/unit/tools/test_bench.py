@@ -177,33 +177,27 @@ def test_figures_that_need_a_real_gpu_are_shown_only_where_measured_on_one():
         rows_of("offload", {"bytes": 8e9, "ways": {"to CPU": {}}, "seconds": {}}, english)
 
 
-FLUX = {"batch": 8, "picture": [1024, 1024, 1]}
-WAN = {"batch": 2, "picture": [832, 480, 81]}
-
-
-@pytest.mark.parametrize(("say", "wanted"), [
-    (english, ["Flux class at its real layer sizes, batch 8, 1024x1024",
-               "stock 3,838 MiB, OOM Guard 713 MiB (0.19)"]),
-    (chinese, ["Flux 类，真实的层尺寸，批量 8，1024x1024",
-               "原版 3,838 MiB，OOM Guard 713 MiB（0.19）"]),
+@pytest.mark.parametrize(("device", "say", "wanted"), [
+    ("simulated GPU", english, ["Flux class at its real layer sizes, batch 8, 1024x1024",
+                                "stock 3,838 MiB, OOM Guard 713 MiB (0.19)"]),
+    ("simulated GPU", chinese, ["Flux 类，真实的层尺寸，批量 8，1024x1024",
+                                "原版 3,838 MiB，OOM Guard 713 MiB（0.19）"]),
+    ("NVIDIA X", english, ["Wan class at its real layer sizes, batch 2, 832x480, 81 frames",
+                           "stock > 32 GiB, OOM Guard 12 GiB"]),
+    ("NVIDIA X", chinese, ["Wan 类，真实的层尺寸，批量 2，832x480，81 帧",
+                           "原版 > 32 GiB，OOM Guard 12 GiB"]),
 ])
-def test_the_classes_on_the_simulated_gpu_are_told_in_mib_with_their_ratio(folder, say, wanted):
-    found = {**FLUX, "smallest_mib": {"stock": 3838, "guarded": 713}, "guard_of_stock": 0.186}
-    write(folder, "2026-01-02", capacity_classes={"classes": {"Flux": found}})
-    text = bench_tables.section(results.recorded(folder), say)
-    assert all(words in text for words in wanted)
-
-
-@pytest.mark.parametrize(("say", "wanted"), [
-    (english, ["Wan class at its real layer sizes, batch 2, 832x480, 81 frames",
-               "stock > 32 GiB, OOM Guard 12 GiB"]),
-    (chinese, ["Wan 类，真实的层尺寸，批量 2，832x480，81 帧",
-               "原版 > 32 GiB，OOM Guard 12 GiB"]),
-])
-def test_the_classes_on_a_real_gpu_are_told_in_the_gib_that_were_tried(folder, say, wanted):
-    found = {**WAN, "smallest_gib": {"stock": None, "guarded": 12.0}}
-    result = {"gib": [8.0, 32.0], "classes": {"Wan": found}}
-    write(folder, "2026-01-02", device="NVIDIA X", capacity_classes=result)
+def test_the_classes_are_told_in_mib_with_their_ratio_and_on_a_real_gpu_in_the_gib_that_were_tried(
+    folder, device, say, wanted
+):
+    found = {
+        "simulated GPU": {"classes": {"Flux": {
+            "batch": 8, "picture": [1024, 1024, 1], "guard_of_stock": 0.186,
+            "smallest_mib": {"stock": 3838, "guarded": 713}}}},
+        "NVIDIA X": {"gib": [8.0, 32.0], "classes": {"Wan": {
+            "batch": 2, "picture": [832, 480, 81],
+            "smallest_gib": {"stock": None, "guarded": 12.0}}}}}[device]
+    write(folder, "2026-01-02", device=device, capacity_classes=found)
     text = bench_tables.section(results.recorded(folder), say)
     assert all(words in text for words in wanted)
 

@@ -15,15 +15,12 @@ from tools.errors import DevError, explain_failure
 BASE = (["torch==2.11.0"], (3, 11), "linux-x86_64")
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        (["torch==2.12.0"], (3, 11), "linux-x86_64"),
-        (["torch==2.11.0"], (3, 12), "linux-x86_64"),
-        (["torch==2.11.0"], (3, 11), "darwin-arm64"),
-        (["torch==", "2.11.0"], (3, 11), "linux-x86_64"),
-    ],
-)
+@pytest.mark.parametrize("other", [
+    (["torch==2.12.0"], (3, 11), "linux-x86_64"),
+    (["torch==2.11.0"], (3, 12), "linux-x86_64"),
+    (["torch==2.11.0"], (3, 11), "darwin-arm64"),
+    (["torch==", "2.11.0"], (3, 11), "linux-x86_64"),
+])
 def test_other_pins_pythons_and_systems_get_another_environment(other):
     assert environment.environment_key(*BASE) == environment.environment_key(*BASE)
     assert environment.environment_key(*BASE) != environment.environment_key(*other)
@@ -33,16 +30,13 @@ def test_a_comment_in_the_pins_changes_nothing():
     assert environment._without_comments("# why\na==1  # so\n\nb==2\n") == "a==1\nb==2"
 
 
-@pytest.mark.parametrize(
-    ("platform", "env", "expected"),
-    [
-        ("linux", {}, "/home/u/.cache/headroom"),
-        ("linux", {"XDG_CACHE_HOME": "/x"}, "/x/headroom"),
-        ("darwin", {}, "/home/u/Library/Caches/headroom"),
-        ("win32", {"LOCALAPPDATA": "/local"}, "/local/headroom"),
-        ("win32", {}, "/home/u/AppData/Local/headroom"),
-    ],
-)
+@pytest.mark.parametrize(("platform", "env", "expected"), [
+    ("linux", {}, "/home/u/.cache/headroom"),
+    ("linux", {"XDG_CACHE_HOME": "/x"}, "/x/headroom"),
+    ("darwin", {}, "/home/u/Library/Caches/headroom"),
+    ("win32", {"LOCALAPPDATA": "/local"}, "/local/headroom"),
+    ("win32", {}, "/home/u/AppData/Local/headroom"),
+])
 def test_the_cache_is_where_the_system_wants_it(platform, env, expected):
     assert cache.cache_home(env, platform, Path("/home/u")) == Path(expected)
 
@@ -87,20 +81,17 @@ def test_every_requirement_of_development_and_of_the_pack_is_pinned():
             assert re.match(r"[\w-]+", line).group().lower() in known, line
 
 
-@pytest.mark.parametrize(
-    ("output", "words"),
-    [
-        ("ERROR: Could not install packages: [Errno 28] No space left on device", "disk is full"),
-        ("NewConnectionError: Failed to establish a new connection", "network is away"),
-        ("Temporary failure in name resolution\nNo matching distribution found for x", "network"),
-        ("ERROR: No matching distribution found for torch==2.11.0", "no torch==2.11.0 for this"),
-        ("Because there is no version of torch==9 and you require it", "no torch==9 for this"),
-        ("Because torch==2.11.0 has no wheels with a matching Python ABI tag", "no torch==2.11.0"),
-        ("error sending request for url (https://x)", "network is away"),
-        ("The virtual environment was not created: ensurepip is not available", "python3-venv"),
-        ("something else", "failed."),
-    ],
-)
+@pytest.mark.parametrize(("output", "words"), [
+    ("ERROR: Could not install packages: [Errno 28] No space left on device", "disk is full"),
+    ("NewConnectionError: Failed to establish a new connection", "network is away"),
+    ("Temporary failure in name resolution\nNo matching distribution found for x", "network"),
+    ("ERROR: No matching distribution found for torch==2.11.0", "no torch==2.11.0 for this"),
+    ("Because there is no version of torch==9 and you require it", "no torch==9 for this"),
+    ("Because torch==2.11.0 has no wheels with a matching Python ABI tag", "no torch==2.11.0"),
+    ("error sending request for url (https://x)", "network is away"),
+    ("The virtual environment was not created: ensurepip is not available", "python3-venv"),
+    ("something else", "failed."),
+])
 def test_a_failed_installation_is_explained_in_one_sentence(output, words):
     sentence = explain_failure(output, "installation of PyTorch")
     assert words in sentence and "installation of PyTorch" in sentence

@@ -14,35 +14,37 @@ from tools.events import NoEvents
 
 
 @pytest.fixture
-def quick(monkeypatch):
+def start(monkeypatch, tmp_path):
+    """Run the small workflow at this server."""
     monkeypatch.setattr(run, "POLL_SECONDS", 0)
+    return lambda server, *words: started(monkeypatch, tmp_path, server, *words)
 
 
-def test_a_run_prints_reports_files_and_the_memory_table(monkeypatch, tmp_path, capsys, quick):
+def test_a_run_prints_reports_files_and_the_memory_table(start, capsys):
     server = FakeServer()
-    assert started(monkeypatch, tmp_path, server, "--set", "4.steps=2") == 0
+    assert start(server, "--set", "4.steps=2") == 0
     assert server.queued["4"]["inputs"]["steps"] == 2
     shown = capsys.readouterr().out
     assert "Sample it (4):\n4 MiB freed" in shown and "Saved: s/a.png" in shown
     assert "VRAM before" in shown and "[########################] 4/4 done" in shown
 
 
-def test_advice_is_shown_only_where_it_is_asked_for(monkeypatch, tmp_path, capsys, quick):
+def test_advice_is_shown_only_where_it_is_asked_for(start, capsys):
     class Advising(FakeServer):
         def get(self, path):
             one = {"text": "Do it.", "saves_mib": [10, 20], "edit": {}, "changes_picture": False}
             return (200, [one]) if path.endswith("/advice") else super().get(path)
 
-    assert started(monkeypatch, tmp_path, Advising(), "--advice") == 0
+    assert start(Advising(), "--advice") == 0
     assert "1. Do it.\n   Saves 10 to 20 MiB; the picture stays." in capsys.readouterr().out
-    assert started(monkeypatch, tmp_path, Advising()) == 0
+    assert start(Advising()) == 0
     assert "Do it." not in capsys.readouterr().out
-    started(monkeypatch, tmp_path, Advising(), "--advice", "--json")
+    start(Advising(), "--advice", "--json")
     assert json.loads(capsys.readouterr().out)[0]["advice"][0]["text"] == "Do it."
 
 
-def test_a_failed_run_ends_with_the_error_and_a_status(monkeypatch, tmp_path, capsys, quick):
-    assert started(monkeypatch, tmp_path, FakeServer(failed=True)) == 1
+def test_a_failed_run_ends_with_the_error_and_a_status(start, capsys):
+    assert start(FakeServer(failed=True)) == 1
     shown = capsys.readouterr()
     assert "Node 4 (Sample) failed with OutOfMemoryError: Allocation on device" in shown.err
     assert "VRAM before" in shown.out and "done" not in shown.out
@@ -55,7 +57,7 @@ def refusing(details, status=400):
     return refuse
 
 
-def test_a_run_that_its_server_rescues_is_followed_to_its_end(monkeypatch, tmp_path, capsys, quick):
+def test_a_run_that_its_server_rescues_is_followed_to_its_end(start, capsys):
     class Rescuing(FakeServer):
         def wait(self, prompt_id, timeout=0):
             self.failed = prompt_id == "id-1"
@@ -65,14 +67,14 @@ def test_a_run_that_its_server_rescues_is_followed_to_its_end(monkeypatch, tmp_p
             second = "id-2" if path.endswith("/id-1") else None
             return 200, {**super().get(path)[1], "rescued_as": second}
 
-    assert started(monkeypatch, tmp_path, Rescuing(), "--json") == 0
+    assert start(Rescuing(), "--json") == 0
     shown = capsys.readouterr()
     [result] = json.loads(shown.out)
     assert (result["prompt_id"], result["error"]) == ("id-2", None)
     assert "ran out of memory; its rerun is id-2" in shown.err
 
 
-def test_a_refused_prompt_says_which_node_and_why(monkeypatch, tmp_path, quick):
+def test_a_refused_prompt_says_which_node_and_why(start):
     server = FakeServer()
     details = {"error": {"message": "Prompt outputs failed validation"}, "node_errors": {
         "2": {"class_type": "Load", "errors": [
@@ -80,7 +82,7 @@ def test_a_refused_prompt_says_which_node_and_why(monkeypatch, tmp_path, quick):
 
     server.queue = refusing(details)
     with pytest.raises(DevError, match=r"node 2 \(Load\): Value not in list: name: 'b' not in"):
-        started(monkeypatch, tmp_path, server)
+        start(server)
 
 
 def test_a_server_that_is_not_there_is_named(tmp_path):
@@ -125,29 +127,27 @@ def test_a_missing_file_is_named(tmp_path):
      "of VRAM, 999 are allowed. workflow needed 500.0 MiB of RAM, 499 are allowed."),
     ([], 0, ""),
 ])
-def test_a_budget_has_an_exit_code_and_a_line_of_its_own(
-    monkeypatch, tmp_path, capsys, quick, words, code, sentence
-):
-    assert started(monkeypatch, tmp_path, Growing(), *words) == code
+def test_a_budget_has_an_exit_code_and_a_line_of_its_own(start, capsys, words, code, sentence):
+    assert start(Growing(), *words) == code
     lines = [line for line in capsys.readouterr().err.splitlines() if "Over budget" in line]
     assert len(lines) == (code == 3) and sentence in "".join(lines)
 
 
-def test_a_failed_run_is_a_failure_even_when_it_is_over_its_budget(monkeypatch, tmp_path, quick):
+def test_a_failed_run_is_a_failure_even_when_it_is_over_its_budget(start):
     words = ("--max-vram-mib", "1")
-    assert started(monkeypatch, tmp_path, FakeServer(failed=True), *words) == 1
+    assert start(FakeServer(failed=True), *words) == 1
 
 
 @pytest.mark.parametrize(("server", "words"), [
     (Growing(peak_vram_mib=None), "does not tell its VRAM"), (None, "has no Headroom"),
 ])
-def test_a_budget_that_nobody_can_check_is_no_success(monkeypatch, tmp_path, quick, server, words):
+def test_a_budget_that_nobody_can_check_is_no_success(start, server, words):
     if server is None:
         server = FakeServer()
         server.get = lambda path: (404, "")
         server.run = refusing({"node_errors": {}, "error": {"message": "no such node"}})
     with pytest.raises(DevError, match=words):
-        started(monkeypatch, tmp_path, server, "--max-vram-mib", "1000")
+        start(server, "--max-vram-mib", "1000")
 
 
 @pytest.mark.parametrize("word", ["0", "-1", "lots", "1.5", "9" * 5000, "٣", ""])
@@ -172,21 +172,21 @@ def test_a_server_that_is_no_address_is_refused(tool, word, capsys):
     assert "a server is named as in http://127.0.0.1:8188" in capsys.readouterr().err
 
 
-def test_several_files_and_seeds_run_under_one_bar(monkeypatch, tmp_path, capsys, quick):
+def test_several_files_and_seeds_run_under_one_bar(start, tmp_path, capsys):
     other = tmp_path / "other.json"
     other.write_text(json.dumps(WORKFLOW), encoding="utf-8")
     server = Growing()
     words = (str(other), "--seed", "7", "--seed", "8", "--max-vram-mib", "3000")
-    assert started(monkeypatch, tmp_path, server, *words) == 3
+    assert start(server, *words) == 3
     assert [prompt["4"]["inputs"]["seed"] for prompt in server.prompts] == [7, 8, 7, 8]
     shown = capsys.readouterr()
     assert shown.out.count("16/16 done") == 1 and "other, seed 8" in shown.out
     assert "Over budget: other, seed 8 needed 4,000.0 MiB of VRAM" in shown.err
 
 
-def test_for_machines_there_is_one_json_list_and_nothing_else(monkeypatch, tmp_path, capsys, quick):
+def test_for_machines_there_is_one_json_list_and_nothing_else(start, capsys):
     words = ("--json", "--seed", "7", "--seed", "8", "--max-vram-mib", "1500")
-    assert started(monkeypatch, tmp_path, Growing(), *words) == 3
+    assert start(Growing(), *words) == 3
     first, second = json.loads(capsys.readouterr().out)
     assert (first["seed"], first["peak_vram_mib"], first["over_budget"]) == (7, 1000.0, [])
     assert second["over_budget"] == [
@@ -195,17 +195,15 @@ def test_for_machines_there_is_one_json_list_and_nothing_else(monkeypatch, tmp_p
     assert first["saved"] == ["s/a.png"] and first["error"] is None
 
 
-def test_a_run_with_a_budget_begins_with_nothing_left_of_the_one_before(
-    monkeypatch, tmp_path, quick
-):
+def test_a_run_with_a_budget_begins_with_nothing_left_of_the_one_before(start):
     server = Growing()
-    started(monkeypatch, tmp_path, server, "--seed", "7", "--seed", "8", "--max-ram-mib", "9000")
+    start(server, "--seed", "7", "--seed", "8", "--max-ram-mib", "9000")
     assert server.emptied == 2
-    started(monkeypatch, tmp_path, server, "--seed", "7")
+    start(server, "--seed", "7")
     assert server.emptied == 2
 
 
-def test_a_server_that_dies_leaves_the_json_of_what_was_run(monkeypatch, tmp_path, capsys, quick):
+def test_a_server_that_dies_leaves_the_json_of_what_was_run(start, capsys):
     class Dying(Growing):
         def queue(self, prompt, client_id=None):
             if self.prompts:
@@ -213,33 +211,33 @@ def test_a_server_that_dies_leaves_the_json_of_what_was_run(monkeypatch, tmp_pat
             return super().queue(prompt)
 
     with pytest.raises(DevError, match="No server answers"):
-        started(monkeypatch, tmp_path, Dying(), "--json", *"--seed 7 --seed 8 --seed 9".split())
+        start(Dying(), "--json", *"--seed 7 --seed 8 --seed 9".split())
     first, second = json.loads(capsys.readouterr().out)
     assert (first["seed"], first["error"], first["peak_vram_mib"]) == (7, None, 1000.0)
     assert second["seed"] == 8 and "No server answers" in second["error"]
     assert first.keys() == second.keys()
 
 
-def test_without_a_websocket_the_record_is_followed(monkeypatch, tmp_path, capsys, quick):
+def test_without_a_websocket_the_record_is_followed(start, capsys):
     class Proxied(FakeServer):
         def events(self):
             raise NoEvents("Handshake status 404")
 
-    assert started(monkeypatch, tmp_path, Proxied()) == 0
+    assert start(Proxied()) == 0
     assert "4/4 done" in capsys.readouterr().out
 
 
-def test_an_address_that_is_not_comfyui_gets_one_sentence(monkeypatch, tmp_path, quick):
+def test_an_address_that_is_not_comfyui_gets_one_sentence(start, monkeypatch):
     server = FakeServer()
     monkeypatch.setattr(server, "get_json", Client("http://host").get_json)
     monkeypatch.setattr(Client, "get", lambda self, path: (404, "<html>\n</html>"))
     with pytest.raises(DevError, match="no working ComfyUI: GET /object_info answered 404"):
-        started(monkeypatch, tmp_path, server)
+        start(server)
 
     server = FakeServer()
     server.queue = refusing("<html>\n<p>nothing here</p>\n</html>", status=404)
     with pytest.raises(DevError) as refused:
-        started(monkeypatch, tmp_path, server)
+        start(server)
     assert "status 404" in str(refused.value) and "\n" not in str(refused.value)
 
 
@@ -251,7 +249,7 @@ def test_a_workflow_without_a_seed_says_so(tmp_path):
 
 @pytest.mark.parametrize("words", [("--timeout", "0.5"), ("--timeout", "0.5", "--json")])
 def test_a_run_is_waited_for_once_and_then_goes_on_at_its_server(
-    monkeypatch, tmp_path, capsys, quick, words
+    start, monkeypatch, capsys, words
 ):
     class Endless(FakeServer):
         def history(self, prompt_id):
@@ -265,7 +263,7 @@ def test_a_run_is_waited_for_once_and_then_goes_on_at_its_server(
     # Each look takes a tenth of a second; other threads may read this clock as well.
     monkeypatch.setattr(run.time, "monotonic", lambda: 0.1 * server.looks)
     with pytest.raises(DevError, match=sentence):
-        started(monkeypatch, tmp_path, server, *words)
+        start(server, *words)
     assert server.looks == 5
     if "--json" in words:
         [result] = json.loads(capsys.readouterr().out)

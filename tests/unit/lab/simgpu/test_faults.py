@@ -9,26 +9,15 @@ from support.simulated import KIB, MIB
 from simgpu import Fault, Ledger, LedgerFull, SimDevice
 
 
-def strikes(fault: Fault, *sizes: int) -> list[int]:
-    return [number for number, size in enumerate(sizes, 1) if fault.strikes(size)]
-
-
-def test_a_fault_strikes_the_kth_allocation_once():
-    assert strikes(Fault(at=3), *[KIB] * 9) == [3]
-
-
-def test_a_fault_strikes_every_kth_allocation():
-    assert strikes(Fault(every=3), *[KIB] * 9) == [3, 6, 9]
-
-
-def test_a_fault_counts_only_allocations_above_its_size():
-    fault = Fault(every=2, above_bytes=KIB)
-    assert strikes(fault, KIB, 2 * KIB, KIB, 2 * KIB, 3 * KIB, KIB + 1) == [4, 6]
-    assert (fault.seen, fault.failed) == (4, 2)
-
-
-def test_a_fault_without_a_number_strikes_all_and_stops_after_its_times():
-    assert strikes(Fault(above_bytes=KIB, times=2), *[2 * KIB] * 5) == [1, 2]
+@pytest.mark.parametrize(("settings", "sizes", "struck"), [
+    ({"at": 3}, [KIB] * 9, [3]), ({"every": 3}, [KIB] * 9, [3, 6, 9]),
+    ({"every": 2, "above_bytes": KIB}, [KIB, 2 * KIB, KIB, 2 * KIB, 3 * KIB, KIB + 1], [4, 6]),
+    ({"above_bytes": KIB, "times": 2}, [2 * KIB] * 5, [1, 2]),
+], ids=["the kth once", "every kth", "only above a size", "all, so many times"])
+def test_a_fault_strikes_the_allocations_that_it_is_set_to(settings, sizes, struck):
+    fault = Fault(**settings)
+    assert [number for number, size in enumerate(sizes, 1) if fault.strikes(size)] == struck
+    assert fault.failed == len(struck)
 
 
 @pytest.mark.parametrize("settings", [{"kind": "fire"}, {"at": 1, "every": 2}, {"at": -1}])

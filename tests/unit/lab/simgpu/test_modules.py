@@ -23,21 +23,17 @@ def test_a_module_moves_to_the_device_and_back(device, mode):
     assert torch.equal(net(value), expected)
 
 
-def test_a_module_loaded_under_inference_mode_can_be_unloaded_outside_it(device):
+@pytest.mark.parametrize("make", [
+    lambda: Net().to(GPU), lambda: torch.nn.Linear(16, 16, device=GPU),
+], ids=["loaded", "made"])
+def test_a_module_of_inference_mode_can_be_moved_where_it_is_and_unloaded_outside_it(device, make):
     with torch.inference_mode():
-        net = Net().to(GPU)
-    net.to("cpu")
-    assert used(device) == 0
-    assert {p.device.type for p in net.parameters()} == {"cpu"}
-
-
-def test_a_module_made_under_inference_mode_can_be_moved_to_where_it_is_outside_it(device):
-    with torch.inference_mode():
-        net = torch.nn.Linear(16, 16, device=GPU)
+        net = make()
     net.to(GPU)
     assert {p.device.type for p in net.parameters()} == {GPU}
     net.to("cpu")
     assert used(device) == 0
+    assert {p.device.type for p in net.parameters()} == {"cpu"}
 
 
 def test_a_module_can_change_its_number_type_on_the_device(device, mode):
@@ -79,18 +75,14 @@ def test_weights_load_from_safetensors_straight_to_the_device(device, tmp_path):
     assert torch.equal(again["b"], weights["b"])
 
 
-def test_a_tensor_survives_pickling(device):
+@pytest.mark.parametrize(("made_on", "how"), [
+    (GPU, {"weights_only": False}), ("cpu", {"map_location": GPU}),
+], ids=["pickled there", "loaded straight to it"])
+def test_a_tensor_survives_a_checkpoint_file(device, made_on, how):
     buffer = io.BytesIO()
-    torch.save({"weight": torch.arange(4.0, device=GPU)}, buffer)
+    torch.save({"state": [torch.arange(4.0, device=made_on)]}, buffer)
     buffer.seek(0)
-    assert torch.load(buffer, weights_only=False)["weight"].tolist() == [0, 1, 2, 3]
-
-
-def test_a_checkpoint_file_loads_straight_to_the_device(device):
-    buffer = io.BytesIO()
-    torch.save({"state": [torch.arange(4.0)]}, buffer)
-    buffer.seek(0)
-    (weight,) = torch.load(buffer, map_location=GPU)["state"]
+    (weight,) = torch.load(buffer, **how)["state"]
     assert weight.is_cuda and weight.tolist() == [0, 1, 2, 3]
 
 

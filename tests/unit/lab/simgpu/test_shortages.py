@@ -50,20 +50,17 @@ def test_an_error_does_not_keep_the_operands_of_the_failed_operation(device, mod
 ACCELERATOR = "AcceleratorError" if hasattr(torch, "AcceleratorError") else "RuntimeError"
 
 
-@pytest.mark.parametrize(
-    ("kind", "family", "text"),
-    [
-        ("oom", "OutOfMemoryError", "CUDA out of memory"),
-        ("runtime", "RuntimeError", "CUDA out of memory"),
-        ("async_pool", "OutOfMemoryError", "Allocation on device"),
-        ("cublas", "RuntimeError", "CUBLAS_STATUS_ALLOC_FAILED"),
-        ("cudnn", "RuntimeError", "CUDNN_STATUS_ALLOC_FAILED"),
-        ("mps", "RuntimeError", "MPS backend out of memory"),
-        ("accelerator", ACCELERATOR, "out of memory"),
-        ("host", "MemoryError", "not enough memory"),
-        ("illegal_access", "RuntimeError", "illegal memory access"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "family", "text"), [
+    ("oom", "OutOfMemoryError", "CUDA out of memory"),
+    ("runtime", "RuntimeError", "CUDA out of memory"),
+    ("async_pool", "OutOfMemoryError", "Allocation on device"),
+    ("cublas", "RuntimeError", "CUBLAS_STATUS_ALLOC_FAILED"),
+    ("cudnn", "RuntimeError", "CUDNN_STATUS_ALLOC_FAILED"),
+    ("mps", "RuntimeError", "MPS backend out of memory"),
+    ("accelerator", ACCELERATOR, "out of memory"),
+    ("host", "MemoryError", "not enough memory"),
+    ("illegal_access", "RuntimeError", "illegal memory access"),
+])
 def test_an_armed_fault_raises_its_own_kind_of_error(device, mode, kind, family, text):
     device.fault = simgpu.Fault(at=2, kind=kind)
     first = floats(1)
@@ -86,7 +83,7 @@ def test_a_fault_in_the_middle_of_a_module_leaves_only_the_weights(device, mode)
         assert used(device) == before
 
 
-def test_pytorch_reports_the_figures_of_the_ledger(device):
+def test_pytorch_reports_the_figures_of_the_ledger_and_keeps_the_fraction_that_is_set(device):
     tensor = torch.zeros(3 * MIB, dtype=torch.uint8, device=GPU)
     stats = torch.cuda.memory_stats()
     assert stats["allocated_bytes.all.current"] == torch.cuda.memory_allocated() == 3 * MIB
@@ -95,16 +92,14 @@ def test_pytorch_reports_the_figures_of_the_ledger(device):
     assert stats["num_ooms"] == 0
     assert torch.cuda.mem_get_info() == (253 * MIB, 256 * MIB)
     assert "Allocated memory" in torch.cuda.memory_summary()
+    torch.cuda.set_per_process_memory_fraction(0.25)
+    assert torch.cuda.get_per_process_memory_fraction() == 0.25
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.empty(65 * MIB, dtype=torch.uint8, device=GPU)
+    torch.cuda.set_per_process_memory_fraction(1.0)
     del tensor
     (segment,) = torch.cuda.memory_snapshot()
     assert segment["blocks"] == [{"size": 3 * MIB, "state": "inactive"}]
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     assert torch.cuda.max_memory_reserved() == 0
-
-
-def test_a_memory_fraction_set_through_torch_is_kept(device):
-    torch.cuda.set_per_process_memory_fraction(0.25)
-    with pytest.raises(torch.OutOfMemoryError):
-        torch.empty(65 * MIB, dtype=torch.uint8, device=GPU)
-    assert torch.cuda.get_per_process_memory_fraction() == 0.25

@@ -54,25 +54,22 @@ def test_values_come_back_to_the_host_only_by_a_copy(device):
     assert f"{tensor[1]:.2f}" == "1.00" and "cuda:0" in repr(tensor)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda **on: torch.tensor([1.0, 2.0], **on),
-        lambda **on: torch.as_tensor([1, 2], **on),
-        lambda **on: torch.asarray([1.5], **on),
-        lambda **on: torch.arange(5, **on),
-        lambda **on: torch.arange(1, 9, 2, **on),
-        lambda **on: torch.linspace(0, 1, 5, **on),
-        lambda **on: torch.logspace(0, 1, 5, **on),
-        lambda **on: torch.full((2, 3), 4, **on),
-        lambda **on: torch.eye(3, **on),
-        lambda **on: torch.ones(2, 2, dtype=torch.bfloat16, **on),
-        lambda **on: torch.zeros_like(torch.ones(3), **on),
-        lambda **on: torch.scalar_tensor(3, **on),
-        lambda **on: torch.tril_indices(3, 3, **on),
-        lambda **on: torch.hann_window(8, **on),
-    ],
-)
+@pytest.mark.parametrize("make", [
+    lambda **on: torch.tensor([1.0, 2.0], **on),
+    lambda **on: torch.as_tensor([1, 2], **on),
+    lambda **on: torch.asarray([1.5], **on),
+    lambda **on: torch.arange(5, **on),
+    lambda **on: torch.arange(1, 9, 2, **on),
+    lambda **on: torch.linspace(0, 1, 5, **on),
+    lambda **on: torch.logspace(0, 1, 5, **on),
+    lambda **on: torch.full((2, 3), 4, **on),
+    lambda **on: torch.eye(3, **on),
+    lambda **on: torch.ones(2, 2, dtype=torch.bfloat16, **on),
+    lambda **on: torch.zeros_like(torch.ones(3), **on),
+    lambda **on: torch.scalar_tensor(3, **on),
+    lambda **on: torch.tril_indices(3, 3, **on),
+    lambda **on: torch.hann_window(8, **on),
+])
 def test_a_tensor_made_on_the_device_is_the_one_made_on_the_cpu(device, mode, make):
     there, here = make(device="cpu"), make(device=GPU)
     assert here.device.type == GPU and here.dtype == there.dtype
