@@ -19,14 +19,16 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import requests
+import requests  # keeps its connection, as a client that is timed should
 import websocket
 from farm_run import has_door
 from on_path import ROOT
 
 from tools.bench_run import alone
+from tools.client import Client
 from tools.errors import NotHere
 from tools.lab import fake_comfy
+from tools.waiting import wait_until
 
 NAME = "farm_door"
 NODES = 20  # of a prompt, so that its size is a usual one
@@ -40,10 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def graph(seed: int, seconds: float = SECONDS) -> Any:
     """A prompt with as many nodes and words as a usual one."""
-    nodes = {str(n): {"class_type": "Fake", "inputs": {
+    return {str(n): {"class_type": "Fake", "inputs": {
         "text": "a mountain lake at dawn, " * 4, "seed": seed, "seconds": seconds, "steps": 20}}
         for n in range(NODES)}
-    return nodes
 
 
 class Door:
@@ -55,10 +56,18 @@ class Door:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "farm", "serve", "--port", "0", "--results", folder,
                  "--servers", *urls], cwd=ROOT, stdout=log, stderr=log)
-        while not (found := re.search(r"The farm is at (\S+)", self._log.read_text())):
-            time.sleep(0.05)
-        self.url = found[1]
+        said = wait_until(lambda: re.search(r"The farm is at (\S+)", self._log.read_text()))
+        self.url = said[1]
+        self.client = Client(self.url)
         self.process = psutil.Process(self._process.pid)
+
+    @property
+    def remaining(self) -> int:
+        return int(self.client.get_json("/prompt")["exec_info"]["queue_remaining"])
+
+    def finish(self) -> None:
+        """Wait until nothing is left to do."""
+        wait_until(lambda: not self.remaining)
 
     def stop(self) -> None:
         self._process.terminate()
@@ -113,14 +122,12 @@ def throughput(servers: int, count: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         door = Door([one.url for one in made], folder)
         try:
-            while any(one["state"] != "idle"
-                      for one in requests.get(f"{door.url}/farm").json()["servers"]):
-                time.sleep(0.05)
+            wait_until(lambda: all(one["state"] == "idle"
+                                   for one in door.client.get_json("/farm")["servers"]))
             began = time.perf_counter()
             for seed in range(count):
-                requests.post(f"{door.url}/prompt", json={"prompt": graph(seed, 0.5)})
-            while requests.get(f"{door.url}/prompt").json()["exec_info"]["queue_remaining"]:
-                time.sleep(0.05)
+                door.client.queue(graph(seed, 0.5))
+            door.finish()
             return count / (time.perf_counter() - began)
         finally:
             door.stop()
@@ -161,15 +168,14 @@ def run(args: argparse.Namespace) -> dict:
             figures["empty_mib"] = round(empty / 2**20, 1)
             figures["queue_mib"] = round(grown / 2**20, 1)
             began = time.perf_counter()
-            assert requests.get(f"{door.url}/prompt").json()["exec_info"]["queue_remaining"] \
-                == args.queued
+            assert door.remaining == args.queued
             figures["remaining_ms"] = round(1000 * (time.perf_counter() - began), 1)
         finally:
             door.stop()
         began = time.perf_counter()
         door = Door([comfy.url], folder)
         try:
-            requests.get(f"{door.url}/prompt").raise_for_status()
+            door.client.get_json("/prompt")
             figures["restart_s"] = round(time.perf_counter() - began, 2)
         finally:
             door.stop()

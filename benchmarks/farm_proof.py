@@ -32,7 +32,7 @@ from tools import models
 from tools.bench_device import serve
 from tools.bench_run import alone
 from tools.errors import NotHere
-from tools.rescued import picture
+from tools.graph import picture
 
 NAME = "farm_proof"
 PACKS = ("headroom_shapes_only", "headroom_timed")

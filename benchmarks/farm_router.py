@@ -11,9 +11,7 @@ import argparse
 import tempfile
 import time
 from importlib.util import find_spec
-from typing import Any
 
-import requests
 from farm_door import Door
 from farm_run import has_door
 
@@ -45,11 +43,11 @@ def of_farm(seconds: float) -> float:
         try:
             for need in NEEDS:
                 queue(door, need, 0.1, "learn")
-                wait(door)
+                door.finish()
             began = time.perf_counter()
             for number, need in enumerate(needs_of(seconds)):
                 queue(door, need, seconds, number)
-            wait(door)
+            door.finish()
             return time.perf_counter() - began
         finally:
             door.stop()
@@ -58,14 +56,8 @@ def of_farm(seconds: float) -> float:
 
 
 def queue(door: Door, need_mib: int, seconds: float, seed: object) -> None:
-    body: Any = {"prompt": {"1": {"class_type": "Fake", "inputs": {
-        "mib": need_mib, "seconds": seconds, "seed": seed}}}}
-    requests.post(f"{door.url}/prompt", json=body).raise_for_status()
-
-
-def wait(door: Door) -> None:
-    while requests.get(f"{door.url}/prompt").json()["exec_info"]["queue_remaining"]:
-        time.sleep(0.02)
+    door.client.queue({"1": {"class_type": "Fake", "inputs": {
+        "mib": need_mib, "seconds": seconds, "seed": seed}}})
 
 
 def run(args: argparse.Namespace) -> dict:

@@ -32,8 +32,8 @@ from tools import models
 from tools.bench_device import serve
 from tools.bench_run import alone
 from tools.client import node_texts, was_interrupted
+from tools.graph import picture
 from tools.memory_group import memory_group
-from tools.rescued import picture
 
 NAME = "ram_queue"
 LARGE_OF = 10  # one prompt in so many

@@ -3,6 +3,7 @@
 from typing import Any
 
 from .client import Client
+from .models import TEST_CHECKPOINT, TEST_CONTROLNET, TEST_LORA
 
 
 class Node:
@@ -104,3 +105,30 @@ def add_sampler(
     negative = graph.add("ConditioningZeroOut", conditioning=positive)
     latent = graph.add("EmptyLatentImage", width=size, height=size, batch_size=1)
     return add_ksampler(graph, model, positive, negative, latent, seed=seed, **settings)
+
+
+def picture(seed: int = 1, extras: bool = False, batch: int = 1, size: int = 64) -> Graph:
+    """SD1.5 class from the loader to a saved picture; `extras`: with a LoRA and a ControlNet."""
+    graph = Graph()
+    loader = add_checkpoint(graph, TEST_CHECKPOINT)
+    model: Any = loader
+    if extras:
+        model = graph.add("LoraLoader", "lora", model=loader[0], clip=loader[1],
+                          lora_name=TEST_LORA.rpartition("/")[2], strength_model=1.0,
+                          strength_clip=1.0)
+    words: list[Any] = [graph.add("CLIPTextEncode", "positive", clip=model[1], text="a red cube")]
+    words.append(graph.add("ConditioningZeroOut", "negative", conditioning=words[0]))
+    if extras:
+        net = graph.add("ControlNetLoader", "control",
+                        control_net_name=TEST_CONTROLNET.rpartition("/")[2])
+        hint = graph.add("EmptyImage", width=size, height=size, batch_size=1, color=8421504)
+        both = graph.add("ControlNetApplyAdvanced", "apply", positive=words[0], negative=words[1],
+                         control_net=net, image=hint, strength=0.7, start_percent=0.0,
+                         end_percent=1.0)
+        words = [both[0], both[1]]
+    latent = graph.add("EmptyLatentImage", "latent", width=size, height=size, batch_size=batch)
+    sample = graph.add("KSampler", "sampler", model=model[0], positive=words[0], negative=words[1],
+                       latent_image=latent, **{**SAMPLER_DEFAULTS, "seed": seed})
+    image = graph.add("VAEDecode", "decode", samples=sample, vae=loader[2])
+    graph.add("SaveImage", "save", images=image, filename_prefix="rescue")
+    return graph

@@ -4,10 +4,11 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/requirements.txt")
 
-from support.doors import LONGEST_SECONDS, OpenDoor, wait_until  # noqa: E402
+from support.doors import OpenDoor  # noqa: E402
 from support.prompts import sampling  # noqa: E402
 
 from farm.worker import Patience  # noqa: E402
+from tools.waiting import LONGEST_SECONDS, wait_until  # noqa: E402
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
 

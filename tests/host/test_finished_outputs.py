@@ -1,16 +1,18 @@
 """A server that is killed in a rerun: the next one repeats only what had not finished."""
 
 import re
+from pathlib import Path
 
 import pytest
 from support.oom import PACK
-from support.rescue import pixels
+from support.rescue import RESCUE, pictures, pixels
 
 from tools.client import cached_nodes
-from tools.rescued import RESCUE, picture, pictures, wait_until
+from tools.graph import picture
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.host
-TURNS = PACK.parent / "headroom_turns"
+TURNS = Path(__file__).parent / "packs" / "headroom_turns"
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from support.prompts import node
 
 from tools.lab import PACKS
-from tools.rescued import wait_until
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.host
 KEY = "auth_token_comfy_org"

@@ -6,10 +6,10 @@ from urllib.parse import urlencode
 import pytest
 from support.oom import PACK, add_guard, answer_of, checkpoint, latents, text
 from support.rescue import key, written
-from support.timed import wait_until
 
 from tools.client import PromptFailed, PromptInterrupted, failure_of, was_interrupted
 from tools.graph import Graph
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.host
 

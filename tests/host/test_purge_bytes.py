@@ -8,7 +8,7 @@ import math
 import re
 
 import pytest
-from support.timed import of_one_moment, wait_until
+from support.timed import of_one_moment
 
 from tools.client import node_texts
 from tools.graph import (
@@ -20,6 +20,7 @@ from tools.graph import (
     forget_everything,
 )
 from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_CHECKPOINT_FP16
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.host
 MIB = 2**20

@@ -9,6 +9,7 @@ from support.prompts import node
 from headroom.base.cgroup import DROPPABLE
 from headroom.base.device import MIB
 from tools.errors import NotHere
+from tools.graph import picture
 from tools.memory_group import memory_group
 from tools.models import (
     DEMO_CHECKPOINT,
@@ -16,7 +17,6 @@ from tools.models import (
     TEST_CHECKPOINT_B,
     TEST_CHECKPOINT_FP16,
 )
-from tools.rescued import picture
 
 pytestmark = pytest.mark.host
 

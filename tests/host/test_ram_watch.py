@@ -1,8 +1,10 @@
 """A real server that is always short of RAM: idle models live on disk, pictures stay the same."""
 
 import pytest
+from support.rescue import pictures
 
-from tools.rescued import picture, pictures, wait_until
+from tools.graph import picture
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.host
 WENT = "went to disk"

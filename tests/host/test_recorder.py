@@ -16,8 +16,9 @@ from support.timed import (
     own_times,
     record,
     span_in_wall_time,
-    wait_until,
 )
+
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.host
 

@@ -1,7 +1,9 @@
 """What the record of a run contains beside its times, and how many runs are kept."""
 
 import pytest
-from support.timed import PACK, assert_apart, node, own_times, record, wait_until
+from support.timed import PACK, assert_apart, node, own_times, record
+
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.host
 

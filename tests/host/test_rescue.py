@@ -3,10 +3,21 @@
 
 import pytest
 from support.oom import PACK
-from support.rescue import chain, key, pixels, told, written
+from support.rescue import (
+    RESCUE,
+    FirstAndRerun,
+    chain,
+    key,
+    pixels,
+    run_and_rerun,
+    told,
+    video,
+    written,
+)
 
 from tools.client import PromptFailed
-from tools.rescued import RESCUE, Lives, live, picture, video, wait_until
+from tools.graph import picture
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.host
 
@@ -23,23 +34,23 @@ def test_whatever_node_fails_the_pixels_are_those_of_the_unfailed_run(gpu):
     prompt = picture(1, extras=True).prompt
     gpu.unload()
     gpu.arm_fault(at=10**9)
-    wanted = pixels(gpu.client, live(gpu.client, prompt).first)
+    wanted = pixels(gpu.client, run_and_rerun(gpu.client, prompt).first)
     total = gpu.fault()["seen"]
     failed = set()
     for share in (0.012, 0.2, 0.45, 0.6, 0.85, 0.93):
         gpu.unload()
         gpu.arm_fault(at=int(total * share))
-        lives = live(gpu.client, prompt)
+        runs = run_and_rerun(gpu.client, prompt)
         assert gpu.fault()["failed"] == 1
         gpu.disarm()
-        failed.add(lives.failed)
-        if lives.failed is None:  # ComfyUI left a part of the LoRA out, and we say so
-            assert lives.second is None
-            assert [entry["attempt"] for entry in told(gpu, lives.first_id)["oom"]] == [0]
+        failed.add(runs.failed)
+        if runs.failed is None:  # ComfyUI left a part of the LoRA out, and we say so
+            assert runs.rerun is None
+            assert [entry["attempt"] for entry in told(gpu, runs.first_id)["oom"]] == [0]
             continue
-        assert lives.second is not None and lives.succeeded
-        assert pixels(gpu.client, lives.second) == wanted
-        assert lives.finished <= lives.cached
+        assert runs.rerun is not None and runs.succeeded
+        assert pixels(gpu.client, runs.rerun) == wanted
+        assert runs.finished <= runs.cached
     assert {None, "sampler", "decode"} <= failed
     assert "positive" in failed
 
@@ -47,26 +58,26 @@ def test_whatever_node_fails_the_pixels_are_those_of_the_unfailed_run(gpu):
 def test_only_the_failed_node_and_what_had_not_run_run_again_guarded(gpu):
     gpu.client.run(picture(3).prompt)  # everything before the sampler is cached
     gpu.arm_fault(above_bytes=100_000, times=1)
-    lives = live(gpu.client, picture(4).prompt)
+    runs = run_and_rerun(gpu.client, picture(4).prompt)
     gpu.disarm()
-    run = told(gpu, lives.second_id)
+    run = told(gpu, runs.rerun_id)
     ran = [node["node_id"] for node in run["nodes"] if not node["cached"]]
-    assert lives.failed == "sampler"
+    assert runs.failed == "sampler"
     assert sorted(ran) == ["decode", "headroom-guard-1-0", "headroom-guard-1-2", "sampler", "save"]
-    assert run["rescued_from"] == lives.first_id
-    assert told(gpu, lives.first_id)["rescued_as"] == lives.second_id
+    assert run["rescued_from"] == runs.first_id
+    assert told(gpu, runs.first_id)["rescued_as"] == runs.rerun_id
 
 
 def test_a_failure_while_ksampler_moves_its_sigmas_gets_a_rerun_too(gpu):
     """No guard on a wire covers this code of ComfyUI."""
     gpu.client.run(picture(5).prompt)
     gpu.arm_fault(at=1)
-    lives = live(gpu.client, picture(6).prompt)
+    runs = run_and_rerun(gpu.client, picture(6).prompt)
     gpu.disarm()
-    error = dict(lives.first["status"]["messages"])["execution_error"]
+    error = dict(runs.first["status"]["messages"])["execution_error"]
     assert any("in set_steps" in line for line in error["traceback"])
-    assert (lives.failed, lives.succeeded) == ("sampler", True)
-    assert lives.finished <= lives.cached
+    assert (runs.failed, runs.succeeded) == ("sampler", True)
+    assert runs.finished <= runs.cached
 
 
 def test_a_controlnet_that_the_first_run_left_half_made_begins_anew(gpu):
@@ -89,10 +100,10 @@ def test_a_sampler_fed_by_a_guider_is_guarded_through_it(gpu):
     graph = video(write="OomWrites", value=None, key=key())
     gpu.unload()
     gpu.arm_fault(above_bytes=20_000, at=8)
-    lives = live(gpu.client, graph.prompt)
+    runs = run_and_rerun(gpu.client, graph.prompt)
     gpu.disarm()
-    assert (lives.failed, lives.succeeded) == ("sample", True)
-    ran = {node["node_id"] for node in told(gpu, lives.second_id)["nodes"] if not node["cached"]}
+    assert (runs.failed, runs.succeeded) == ("sample", True)
+    ran = {node["node_id"] for node in told(gpu, runs.rerun_id)["nodes"] if not node["cached"]}
     assert ran == {"headroom-guard-wan-0", "headroom-copy-guider", "sample", "save"}
 
 
@@ -105,11 +116,11 @@ def test_a_node_that_expands_is_guarded_from_outside(gpu):
         del graph.prompt[unused]
     gpu.client.run(picture(12).prompt)
     gpu.arm_fault(above_bytes=100_000, times=1)
-    lives = live(gpu.client, graph.prompt)
+    runs = run_and_rerun(gpu.client, graph.prompt)
     gpu.disarm()
-    assert (lives.failed, lives.succeeded) == ("expands", True)
+    assert (runs.failed, runs.succeeded) == ("expands", True)
     assert {"headroom-guard-1-0", "headroom-guard-1-2"} <= {
-        node["node_id"] for node in told(gpu, lives.second_id)["nodes"]}
+        node["node_id"] for node in told(gpu, runs.rerun_id)["nodes"]}
 
 
 def test_a_node_in_a_loop_is_named_and_not_the_begin_of_the_loop(gpu):
@@ -117,9 +128,9 @@ def test_a_node_in_a_loop_is_named_and_not_the_begin_of_the_loop(gpu):
     prompt["start"] = {"class_type": "OomStartsLoop",
                        "inputs": {"value": ["image", 0], "body": "once"}}
     prompt["once"]["inputs"]["value"] = ["start", 0]
-    lives = live(gpu.client, prompt)
-    assert (lives.failed, lives.succeeded) == ("start", True)
-    record = told(gpu, lives.first_id)
+    runs = run_and_rerun(gpu.client, prompt)
+    assert (runs.failed, runs.succeeded) == ("start", True)
+    record = told(gpu, runs.first_id)
     assert record["failure"]["node_id"] == "once"
     assert record["failure"]["text"].startswith("OomOnce (node once) ran out of GPU memory")
     assert {node["display_node_id"] for node in record["nodes"] if node["status"] == "failed"} == {
@@ -133,11 +144,11 @@ def test_a_node_in_a_loop_is_named_and_not_the_begin_of_the_loop(gpu):
 def test_saved_files_are_not_written_twice(gpu, writer):
     prompt = chain(fails=True)
     prompt["first"]["class_type"] = writer
-    lives = live(gpu.client, prompt)
-    assert (lives.failed, lives.succeeded) == ("once", True)
-    wrote = [written(gpu.client, entry, "first") for entry in (lives.first, lives.second)]
+    runs = run_and_rerun(gpu.client, prompt)
+    assert (runs.failed, runs.succeeded) == ("once", True)
+    wrote = [written(gpu.client, entry, "first") for entry in (runs.first, runs.rerun)]
     assert wrote in ([1, None], [None, 1])
-    assert written(gpu.client, lives.second, "last") == 1
+    assert written(gpu.client, runs.rerun, "last") == 1
 
 
 def test_the_rerun_comes_before_everything_else_that_waits(gpu):
@@ -146,9 +157,9 @@ def test_the_rerun_comes_before_everything_else_that_waits(gpu):
     other_id = gpu.client.queue(chain(fails=False))
     gpu.client.wait(slow)
     gpu.client.wait(other_id)
-    second_id = told(gpu, first_id)["rescued_as"]
+    rerun_id = told(gpu, first_id)["rescued_as"]
     order = list(gpu.client.get_json("/history"))
-    assert order[-3:] == [first_id, second_id, other_id]
+    assert order[-3:] == [first_id, rerun_id, other_id]
     numbers = [gpu.client.history(one)["prompt"][0] for one in order[-3:]]
     assert numbers == sorted(numbers)
 
@@ -156,20 +167,21 @@ def test_the_rerun_comes_before_everything_else_that_waits(gpu):
 def test_the_error_of_a_guard_in_a_rerun_is_told_with_the_first(gpu):
     gpu.client.run(picture(26).prompt)
     gpu.arm_fault(every=1, above_bytes=100_000, times=10_000)
-    lives = live(gpu.client, picture(27).prompt)
+    runs = run_and_rerun(gpu.client, picture(27).prompt)
     gpu.disarm()
-    assert lives.failed == "sampler" and not lives.succeeded
-    message = dict(lives.second["status"]["messages"])["execution_error"]["exception_message"]
+    assert runs.failed == "sampler" and not runs.succeeded
+    message = dict(runs.rerun["status"]["messages"])["execution_error"]["exception_message"]
     assert "OOM Guard could not finish" in message
-    text = told(gpu, lives.second_id)["failure"]["text"]
-    assert f"The rerun of prompt {lives.first_id} ran out of memory as well" in text
+    text = told(gpu, runs.rerun_id)["failure"]["text"]
+    assert f"The rerun of prompt {runs.first_id} ran out of memory as well" in text
     assert "In the first run, KSampler (node sampler)" in text
 
 
 def test_another_error_ends_the_prompt_as_ever(gpu):
-    lives = live(gpu.client, chain(fails=True, error="CUDA error: an illegal memory access"))
-    assert lives.second is None and not lives.succeeded
-    status, answer = gpu.client.post_json("/headroom/rescue", {"prompt_id": lives.first_id})
+    prompt = chain(fails=True, error="CUDA error: an illegal memory access")
+    runs = run_and_rerun(gpu.client, prompt)
+    assert runs.rerun is None and not runs.succeeded
+    status, answer = gpu.client.post_json("/headroom/rescue", {"prompt_id": runs.first_id})
     assert status == 409 and "out-of-memory" in answer["error"]
 
 
@@ -177,9 +189,9 @@ def test_an_interrupt_that_comes_after_the_error_prevents_the_rerun(gpu):
     prompt = picture(25).prompt
     prompt["interrupting"] = {"class_type": "OomInterruptOnce", "inputs": {"model": ["1", 0]}}
     prompt["sampler"]["inputs"]["model"] = ["interrupting", 0]
-    lives = live(gpu.client, prompt)
-    assert lives.failed == "sampler" and lives.second is None
-    assert live(gpu.client, chain(fails=True)).succeeded  # the next one is another matter
+    runs = run_and_rerun(gpu.client, prompt)
+    assert runs.failed == "sampler" and runs.rerun is None
+    assert run_and_rerun(gpu.client, chain(fails=True)).succeeded  # the next one is another matter
 
 
 def test_a_queue_that_was_cleared_stays_empty(gpu):
@@ -187,8 +199,8 @@ def test_a_queue_that_was_cleared_stays_empty(gpu):
     wait_until(lambda: gpu.client.get_json("/queue")["queue_running"])
     gpu.client.post_json("/queue", {"clear": True})
     gpu.arm_fault(every=1, above_bytes=100_000, times=10_000)
-    lives = Lives(slow, gpu.client.wait(slow))
+    runs = FirstAndRerun(slow, gpu.client.wait(slow))
     gpu.disarm()
-    assert not lives.succeeded
+    assert not runs.succeeded
     assert told(gpu, slow)["rescued_as"] is None
     assert gpu.client.get_json("/queue") == {"queue_running": [], "queue_pending": []}

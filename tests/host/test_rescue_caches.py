@@ -2,16 +2,16 @@
 
 import pytest
 from support.oom import PACK
-from support.rescue import AT_ONCE, chain, key, told, written
+from support.rescue import AT_ONCE, chain, key, run_and_rerun, told, written
 
-from tools.graph import Graph
-from tools.rescued import live, picture, wait_until
+from tools.graph import Graph, picture
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.host
 
 
-def text_of(server, lives):
-    return told(server, lives.first_id)["failure"]["text"]
+def text_of(server, runs):
+    return told(server, runs.first_id)["failure"]["text"]
 
 
 def ran_in(server, prompt_id):
@@ -25,20 +25,20 @@ def bare(sim):
 
 
 def test_without_a_cache_everything_runs_again_but_nothing_is_written_twice(bare):
-    lives = live(bare.client, chain(fails=True), extra_data=None)
-    assert lives.succeeded
-    wrote = [written(bare.client, entry, "first") for entry in (lives.first, lives.second)]
+    runs = run_and_rerun(bare.client, chain(fails=True), extra_data=None)
+    assert runs.succeeded
+    wrote = [written(bare.client, entry, "first") for entry in (runs.first, runs.rerun)]
     assert wrote in ([1, None], [None, 1])
-    assert written(bare.client, lives.second, "last") == 1
-    assert "everything runs again" in told(bare, lives.first_id)["failure"]["text"]
+    assert written(bare.client, runs.rerun, "last") == 1
+    assert "everything runs again" in told(bare, runs.first_id)["failure"]["text"]
 
 
 def test_without_a_cache_every_wire_is_guarded(bare):
     bare.arm_fault(above_bytes=100_000, times=1)
-    lives = live(bare.client, picture(51).prompt, extra_data=None)
+    runs = run_and_rerun(bare.client, picture(51).prompt, extra_data=None)
     bare.disarm()
-    assert lives.succeeded and lives.second is not None
-    guards = [node for node in told(bare, lives.second_id)["nodes"]
+    assert runs.succeeded and runs.rerun is not None
+    guards = [node for node in told(bare, runs.rerun_id)["nodes"]
               if node["class_type"] == "HeadroomOOMGuard"]
     assert len(guards) == 3
 
@@ -52,16 +52,16 @@ def keeping(request, sim, tree_with):
 def test_where_results_are_kept_only_what_failed_or_had_not_run_runs_again(keeping):
     keeping.client.run(picture(61).prompt)
     keeping.arm_fault(above_bytes=100_000, times=1)
-    lives = live(keeping.client, picture(62).prompt)
+    runs = run_and_rerun(keeping.client, picture(62).prompt)
     keeping.disarm()
-    assert (lives.failed, lives.succeeded) == ("sampler", True)
-    ran = {node["node_id"] for node in told(keeping, lives.second_id)["nodes"]
+    assert (runs.failed, runs.succeeded) == ("sampler", True)
+    ran = {node["node_id"] for node in told(keeping, runs.rerun_id)["nodes"]
            if not node["cached"]}
     assert {"1", "positive", "negative"} & ran == set()
-    assert "what had finished comes from the cache." in text_of(keeping, lives)
-    lives = live(keeping.client, chain(fails=True))
-    wrote = [written(keeping.client, entry, "first") for entry in (lives.first, lives.second)]
-    assert lives.succeeded and wrote in ([1, None], [None, 1])
+    assert "what had finished comes from the cache." in text_of(keeping, runs)
+    runs = run_and_rerun(keeping.client, chain(fails=True))
+    wrote = [written(keeping.client, entry, "first") for entry in (runs.first, runs.rerun)]
+    assert runs.succeeded and wrote in ([1, None], [None, 1])
 
 
 def by_its_job(client, prompt_id):
@@ -112,9 +112,9 @@ def drawn(node):
 
 
 def test_a_node_whose_change_mark_differs_each_time_is_said_to_run_again(gpu):
-    lives = live(gpu.client, drawn("OomDraws"))
-    text = text_of(gpu, lives)
-    assert lives.succeeded and "drawn" in ran_in(gpu, lives.second_id)
+    runs = run_and_rerun(gpu.client, drawn("OomDraws"))
+    text = text_of(gpu, runs)
+    assert runs.succeeded and "drawn" in ran_in(gpu, runs.rerun_id)
     assert "comes from the cache, except for OomDraws (node drawn)." in text
     assert "The result may be different because of OomDraws (node drawn)." in text
 
@@ -130,23 +130,23 @@ def test_a_node_of_ours_that_marks_its_changes_by_the_prompt_is_said_to_be_cache
 
     gpu.client.run(prompt(81))
     gpu.arm_fault(above_bytes=100_000, times=1)
-    lives = live(gpu.client, prompt(82))
+    runs = run_and_rerun(gpu.client, prompt(82))
     gpu.disarm()
-    assert (lives.failed, lives.succeeded) == ("sampler", True)
-    assert "OOM Guard: what had finished comes from the cache." in text_of(gpu, lives)
-    assert "positive" not in ran_in(gpu, lives.second_id)
+    assert (runs.failed, runs.succeeded) == ("sampler", True)
+    assert "OOM Guard: what had finished comes from the cache." in text_of(gpu, runs)
+    assert "positive" not in ran_in(gpu, runs.rerun_id)
 
 
 def test_after_a_cleaner_has_emptied_the_cache_everything_is_said_to_run_again(gpu):
-    lives = live(gpu.client, drawn("OomCleans"))
-    assert lives.succeeded and "drawn" in ran_in(gpu, lives.second_id)
-    assert "everything runs again, because ComfyUI's cache has none of it" in text_of(gpu, lives)
+    runs = run_and_rerun(gpu.client, drawn("OomCleans"))
+    assert runs.succeeded and "drawn" in ran_in(gpu, runs.rerun_id)
+    assert "everything runs again, because ComfyUI's cache has none of it" in text_of(gpu, runs)
 
 
 def test_a_cache_that_was_emptied_after_the_offer_is_said_to_be_empty(gpu):
-    offered = live(gpu.client, picture(71).prompt, extra_data=None)
+    offered = run_and_rerun(gpu.client, picture(71).prompt, extra_data=None)
     gpu.arm_fault(above_bytes=100_000, times=1)
-    offered = live(gpu.client, picture(72).prompt, extra_data=None)
+    offered = run_and_rerun(gpu.client, picture(72).prompt, extra_data=None)
     gpu.disarm()
     assert offered.failed == "sampler"
     assert "OOM Guard: what had finished comes from the cache." in text_of(gpu, offered)

@@ -6,11 +6,11 @@ import json
 import pytest
 from PIL import Image
 from support.oom import PACK
-from support.rescue import chain, key, told
+from support.rescue import chain, key, pictures, run_and_rerun, told
 
 from tools.client import PromptInvalid
-from tools.graph import Graph
-from tools.rescued import live, picture, pictures, wait_until
+from tools.graph import Graph, picture
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.host
 
@@ -45,8 +45,8 @@ def test_what_comes_through_a_pipe_is_named(gpu):
     pipe = graph.add("OomPipe", "pipe", model=wan[0])
     graph.add("OomWrites", "write", key=key(),
               value=graph.add("OomFromPipe", "from", pipe=pipe, key=key()))
-    lives = live(gpu.client, graph.prompt, extra_data=None)
-    _, answer = gpu.client.post_json("/headroom/rescue", {"prompt_id": lives.first_id})
+    runs = run_and_rerun(gpu.client, graph.prompt, extra_data=None)
+    _, answer = gpu.client.post_json("/headroom/rescue", {"prompt_id": runs.first_id})
     assert answer["not_guarded"] == [{"node_id": "from", "input": "pipe", "type": "OOM_PIPE"}]
 
 
@@ -55,9 +55,10 @@ def test_a_prompt_can_ask_to_be_guarded_from_the_start(gpu):
     classes = [node["class_type"] for node in told(gpu, entry["prompt_id"])["nodes"]]
     assert classes.count("HeadroomOOMGuard") == 3
     gpu.arm_fault(above_bytes=100_000, times=1)
-    again = live(gpu.client, picture(42).prompt, {"headroom": {"guard": True, "rescue": True}})
+    again = run_and_rerun(gpu.client, picture(42).prompt,
+                          {"headroom": {"guard": True, "rescue": True}})
     gpu.disarm()
-    assert again.succeeded and again.second is None
+    assert again.succeeded and again.rerun is None
     assert any(attempt["recovered"] for attempt in told(gpu, again.first_id)["oom"])
 
 
@@ -84,9 +85,10 @@ def test_the_browser_users_wish_counts_where_nobody_else_says_anything(gpu):
     setting = "/settings/Headroom.Rescue.AfterOutOfMemory"
     gpu.client.post_json(setting, "run it again")
     try:
-        wished = live(gpu.client, chain(fails=True), extra_data=None)
-        refused = live(gpu.client, chain(fails=True), extra_data={"headroom": {"rescue": False}})
+        wished = run_and_rerun(gpu.client, chain(fails=True), extra_data=None)
+        refused = run_and_rerun(gpu.client, chain(fails=True),
+                                extra_data={"headroom": {"rescue": False}})
     finally:
         gpu.client.post_json(setting, "offer to run it again")
     assert wished.succeeded
-    assert refused.second is None
+    assert refused.rerun is None

@@ -13,11 +13,11 @@ from support.timed import (
     detached,
     node,
     own_times,
-    wait_until,
     wait_until_idle,
 )
 
 from tools.graph import forget_everything
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.host
 

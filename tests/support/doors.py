@@ -5,7 +5,6 @@ import contextlib
 import json
 import socket
 import threading
-import time
 
 import psutil
 import requests
@@ -19,20 +18,11 @@ from farm.errors import known_errors
 from farm.servers import ServerSpec
 from farm.store import Store
 from farm.worker import Patience, Worker
+from tools.waiting import wait_until
 
-LONGEST_SECONDS = 240  # Ray Serve on a busy machine with two cores
 ANSWER_SECONDS = 60  # of a door on such a machine
 PATIENCE = Patience(start=60, silent=30, prompt=120)
 IMPATIENT = Patience(start=60, silent=1, prompt=120)  # where a server falls silent
-
-
-def wait_until(condition):
-    """Wait for what must come true; the last answer."""
-    until = time.monotonic() + LONGEST_SECONDS
-    while not (found := condition()):
-        assert time.monotonic() < until
-        time.sleep(0.05)  # conditions ask a server, or look through all processes
-    return found
 
 
 def processes(are_meant, among=None):

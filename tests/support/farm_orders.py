@@ -7,7 +7,7 @@ from farm.keys import prompt_id_of
 from farm.prompts import asked_for
 from farm.words import Order
 from farm.worker import Patience, Worker
-from support.timed import wait_until
+from tools.waiting import wait_until
 
 PATIENT = Patience(start=60, silent=20, prompt=120)
 SILENT = Patience(start=60, silent=2, prompt=120)  # where a server is to fall silent

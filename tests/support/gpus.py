@@ -21,7 +21,7 @@ class RealServer(SimServer):
     """A ComfyUI on the real GPU, asked and limited as the simulated one is."""
 
     prefix = "/realgpu"
-    workspace_bytes = 64 * MIB  # a library may keep as long as the process lives (cuBLAS: 8 to 32)
+    workspace_bytes = 64 * MIB  # a library may keep as long as the process runs (cuBLAS: 8 to 32)
 
     def is_empty(self, figures):
         """Whether no more is on the device than what libraries keep as long as they live."""

@@ -1,6 +1,6 @@
 """Workflows with the nodes of `packs/headroom_world` in them, a function each."""
 
-from tools.rescued import picture
+from tools.graph import picture
 
 
 def _between(graph, giver, output, taker, name, class_type, given, **settings):

@@ -75,10 +75,3 @@ def play(recorder, prompt_id, *node_ids, end=True):
         recorder.node_finishes(node_id, None, prompt_id)
     if end:
         recorder.prompt_leaves()
-
-
-def until(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -3,12 +3,16 @@
 import io
 import json
 import uuid
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
 
 from PIL import Image
 
+from tools.client import cached_nodes
 from tools.graph import Graph
-from tools.rescued import pictures
 
+RESCUE = {"headroom": {"rescue": True}}
 AT_ONCE = {"times": 1, "error": ""}
 
 
@@ -39,3 +43,71 @@ def pixels(client, entry):
 
 def told(gpu, prompt_id):
     return gpu.client.get_json(f"/headroom/runs/{prompt_id}")
+
+
+@dataclass
+class FirstAndRerun:
+    """The history entries of a prompt's first run and of its rerun, which is None without one."""
+
+    first_id: str
+    first: dict[str, Any]
+    rerun_id: str | None = None
+    rerun: dict[str, Any] | None = None
+
+    @property
+    def last(self):
+        return self.rerun if self.rerun is not None else self.first
+
+    @property
+    def succeeded(self):
+        return self.last["status"]["status_str"] == "success"
+
+    @property
+    def finished(self):
+        """The nodes that had finished in the first run."""
+        error = dict(self.first["status"]["messages"]).get("execution_error", {})
+        return set(error.get("executed", [])) | cached_nodes(self.first)
+
+    @property
+    def failed(self):
+        return dict(self.first["status"]["messages"]).get("execution_error", {}).get("node_id")
+
+    @property
+    def cached(self):
+        """The nodes that came from the cache in the rerun."""
+        return cached_nodes(self.rerun) if self.rerun is not None else set()
+
+
+def run_and_rerun(client, prompt, extra_data=RESCUE, timeout=600.0):
+    """Run a prompt, and its rerun if it gets one."""
+    first_id = client.queue(prompt, extra_data=extra_data)
+    runs = FirstAndRerun(first_id, client.wait(first_id, timeout))
+    runs.rerun_id = client.get_json(f"/headroom/runs/{first_id}")["rescued_as"]
+    if runs.rerun_id is not None:
+        runs.rerun = client.wait(runs.rerun_id, timeout)
+    return runs
+
+
+def video(seed=7, write="SaveLatent", **inputs):
+    """DiT class: a tiny Wan of the test nodes, sampled through a guider."""
+    graph = Graph()
+    wan = graph.add("OomTinyWan", "wan", batch=1)
+    guider = graph.add("CFGGuider", "guider", model=wan[0], positive=wan[1], negative=wan[2],
+                       cfg=4.0)
+    sampler = graph.add("KSamplerSelect", "select", sampler_name="euler")
+    sigmas = graph.add("BasicScheduler", "sigmas", model=wan[0], scheduler="normal", steps=2,
+                       denoise=1.0)
+    noise = graph.add("RandomNoise", "noise", noise_seed=seed)
+    sample = graph.add("SamplerCustomAdvanced", "sample", noise=noise, guider=guider,
+                       sampler=sampler, sigmas=sigmas, latent_image=wan[3])
+    saved = inputs or {"samples": sample, "filename_prefix": "rescue"}
+    graph.add(write, "save", **{name: sample if value is None else value
+                                for name, value in saved.items()})
+    return graph
+
+
+def pictures(client, *entries):
+    """The files that these runs saved, in their order."""
+    return [client.get_bytes("/view?" + urlencode(file)) for entry in entries
+            for out in entry["outputs"].values() for kind in ("images", "latents")
+            for file in out.get(kind, [])]

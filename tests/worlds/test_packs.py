@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 from support import pack_graphs as graphs
 from support.oom import PACK, add_guard, run_sweep, text
-from support.rescue import pixels
+from support.rescue import RESCUE, pixels, run_and_rerun
 
 from tools.client import node_texts
 from tools.graph import (
@@ -27,9 +27,9 @@ from tools.graph import (
     Graph,
     add_checkpoint,
     add_offload,
+    picture,
 )
 from tools.models import TEST_CHECKPOINT_B
-from tools.rescued import RESCUE, live, picture
 
 pytestmark = pytest.mark.host
 
@@ -104,14 +104,14 @@ def wanted_of(whole_of, gpu):
 
 
 def failing_once(gpu, graph, allocations, run_as):
-    """The lives of a prompt in which one allocation fails, half way through that many."""
+    """The runs of a prompt in which one allocation fails, half way through that many."""
     gpu.unload()
     gpu.arm_fault(at=int(allocations * 0.55))
-    lives = live(gpu.client, graph.prompt, run_as)
+    runs = run_and_rerun(gpu.client, graph.prompt, run_as)
     failed = gpu.fault()["failed"]
     gpu.disarm()
-    assert failed == 1 and lives.succeeded
-    return lives
+    assert failed == 1 and runs.succeeded
+    return runs
 
 
 def record(gpu, entry):
@@ -160,9 +160,9 @@ def test_one_failed_allocation_in_a_guarded_run_gives_the_same_picture_or_says_t
     gpu, wanted_of, whole_of, world
 ):
     wanted, guarded = wanted_of(world), whole_of(gpu, world, GUARD_ALL)
-    lives = failing_once(gpu, world(), guarded.allocations, BOTH)
-    told = record(gpu, {"prompt_id": lives.second_id or lives.first_id})["oom"]
-    same = pixels(gpu.client, lives.last) == wanted
+    runs = failing_once(gpu, world(), guarded.allocations, BOTH)
+    told = record(gpu, {"prompt_id": runs.rerun_id or runs.first_id})["oom"]
+    same = pixels(gpu.client, runs.last) == wanted
     assert same or any("may differ" in attempt["action"] for attempt in told), told
 
 
@@ -172,13 +172,13 @@ def test_a_prompt_that_ran_out_of_memory_gets_its_picture_in_the_rerun(
 ):
     graph, whole = world(), whole_of(gpu, world)
     gpu = beside(sim, *packs)
-    lives = failing_once(gpu, graph, whole.allocations, RESCUE)
-    assert pixels(gpu.client, lives.last) == whole.pixels
-    if world not in RUNS_AGAIN and lives.second is not None:
+    runs = failing_once(gpu, graph, whole.allocations, RESCUE)
+    assert pixels(gpu.client, runs.last) == whole.pixels
+    if world not in RUNS_AGAIN and runs.rerun is not None:
         # A node that a loop cloned is one of its own prompt only. The sampler in the loop had
         # finished its first turn and failed in a later one: it runs again, guarded.
         again = {"sampler"} if world is graphs.loop else set()
-        assert (lives.finished - again) & set(graph.prompt) <= lives.cached
+        assert (runs.finished - again) & set(graph.prompt) <= runs.cached
 
 
 @EVERY_WORLD

@@ -9,9 +9,10 @@ pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/r
 
 import requests  # noqa: E402
 import websocket  # noqa: E402
-from support.doors import ANSWER_SECONDS, OpenDoor, prompt, wait_until  # noqa: E402
+from support.doors import ANSWER_SECONDS, OpenDoor, prompt  # noqa: E402
 
 from fake_comfy import FakeComfy  # noqa: E402
+from tools.waiting import wait_until  # noqa: E402
 
 TOKEN = "s3cret"
 CHANGES = ["/prompt", "/queue", "/interrupt", "/free", "/history", "/upload/image", "/api/prompt",

@@ -10,11 +10,12 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/requirements.txt")
 
-from support.doors import OpenDoor, prompt, wait_until  # noqa: E402
+from support.doors import OpenDoor, prompt  # noqa: E402
 
 from fake_comfy import FakeComfy  # noqa: E402
 from tools.cache import cache_home, process_lock  # noqa: E402
 from tools.uv import interpreter, run_uv  # noqa: E402
+from tools.waiting import wait_until  # noqa: E402
 
 PACKAGE = "comfy-cli==1.23.0"
 

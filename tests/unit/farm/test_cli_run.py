@@ -11,9 +11,10 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/requirements.txt")
 
-from support.doors import LONGEST_SECONDS, servers_in, wait_until  # noqa: E402
+from support.doors import servers_in  # noqa: E402
 
 import fake_comfy  # noqa: E402
+from tools.waiting import LONGEST_SECONDS, wait_until  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[3]
 SIZES_MIB = {"small": 500, "large": 4000}

@@ -7,13 +7,14 @@ import pytest
 pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/requirements.txt")
 
 import requests  # noqa: E402
-from support.doors import ANSWER_SECONDS, IMPATIENT, OpenDoor, prompt, wait_until  # noqa: E402
+from support.doors import ANSWER_SECONDS, IMPATIENT, OpenDoor, prompt  # noqa: E402
 
 from fake_comfy import FakeComfy  # noqa: E402
 from farm.process import free_port  # noqa: E402
 from farm.store import Store  # noqa: E402
 from farm.verdict import Limits  # noqa: E402
 from farm.worker import Patience  # noqa: E402
+from tools.waiting import wait_until  # noqa: E402
 
 ID = "8f0c0c4e-6d5f-4e5c-9d1a-3b1f4e6d2c11"
 

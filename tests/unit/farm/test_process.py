@@ -13,7 +13,6 @@ import aiohttp
 import pytest
 import requests
 from support.farm_orders import PATIENT, SILENT, Waited, asked, once, order
-from support.timed import wait_until
 
 import fake_comfy
 from farm.errors import known_errors
@@ -23,6 +22,7 @@ from farm.servers import ServerSpec
 from farm.sockets import hear
 from farm.words import Facts
 from farm.worker import ServerFailed
+from tools.waiting import wait_until
 
 FAKE = str(Path(fake_comfy.__file__))
 posix = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
@@ -92,7 +92,7 @@ def test_a_server_ends_also_if_the_process_that_started_it_was_killed_just_then(
         f"ends, parent = {ends}, os.getpid()\n"
         "if child := os.fork(): print(child, flush=True); time.sleep(60)\n"
         "while os.getppid() == parent: time.sleep(0.01)\n"
-        "ends(); Path(sys.argv[2]).write_text('lives'); time.sleep(60)\n"))
+        "ends(); Path(sys.argv[2]).write_text('runs'); time.sleep(60)\n"))
     wait_until(lambda: state_of(pid) == "Z" or log.exists())
     assert not log.exists()
 

@@ -15,10 +15,11 @@ pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/r
 
 import psutil  # noqa: E402
 import requests  # noqa: E402
-from support.doors import LONGEST_SECONDS, processes, prompt, servers_in, wait_until  # noqa: E402
+from support.doors import processes, prompt, servers_in  # noqa: E402
 
 import fake_comfy  # noqa: E402
 from farm.process import free_port  # noqa: E402
+from tools.waiting import LONGEST_SECONDS, wait_until  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[3]
 PROMPTS = 40

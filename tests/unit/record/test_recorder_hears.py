@@ -4,13 +4,14 @@ import threading
 import time
 
 import pytest
-from support.recorder import Graph, Probe, play, until
+from support.recorder import Graph, Probe, play
 
 from headroom.host.types import Outcome
 from headroom.measure import journal
 from headroom.record import recorder as record_recorder
 from headroom.record.recorder import Recorder
 from headroom.record.run import Run
+from tools.waiting import wait_until
 
 
 @pytest.fixture
@@ -102,14 +103,14 @@ def test_endless_notes_stay_bounded(listening):
 def test_the_thread_reads_memory_while_a_prompt_runs_and_sleeps_without_one(probe, outcomes):
     recorder = Recorder(probe, outcomes.get)
     recorder.start()
-    until(lambda: not recorder._ticker._awake.is_set())
+    wait_until(lambda: not recorder._ticker._awake.is_set())
     assert probe.readings == 0
     recorder.prompt_resets()
     recorder.prompt_begins("p", Graph("1"), [])
-    until(lambda: probe.readings > 10)
+    wait_until(lambda: probe.readings > 10)
     outcomes["p"] = Outcome("success")
     recorder.prompt_leaves()
-    until(lambda: not recorder._ticker._awake.is_set())
+    wait_until(lambda: not recorder._ticker._awake.is_set())
     assert recorder.run("p")["status"] == "success"
 
 

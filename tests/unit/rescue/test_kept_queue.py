@@ -311,7 +311,7 @@ def test_the_environment_wins_over_the_setting_and_a_wrong_word_is_told_once(cap
 def test_after_a_disk_that_was_full_for_a_while_only_what_has_not_ended_is_left(
     tmp_path, monkeypatch
 ):
-    """And no other server takes over a file of one that lives."""
+    """And no other server takes over a file of one that runs."""
     host = FakeQueue([], [item(1, "a"), item(2, "b")])
     server = KeptQueue(host, tmp_path, "keep")
     server.changed()

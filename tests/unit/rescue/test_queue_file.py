@@ -1,4 +1,4 @@
-"""The file of a server's queue: whole after a kill, and held for as long as its process lives."""
+"""The file of a server's queue: whole after a kill, and held for as long as its process runs."""
 
 import contextlib
 import os

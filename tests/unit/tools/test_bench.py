@@ -1,6 +1,7 @@
 """The recorded figures, the tables made from them, and the READMEs that show them."""
 
 import json
+import re
 
 import pytest
 
@@ -143,9 +144,10 @@ def test_the_fake_driver_has_a_column_beside_the_simulated_gpu(folder, say, colu
 
 def test_a_figure_of_one_device_leaves_the_other_column_empty(folder):
     write(folder, "2026-01-01", encode_loop=ENCODE_LOOP)
-    write(folder, "2026-01-01", device=results.FAKE, import_time={"import_ms": 5, "cpu_ms": 4})
+    write(folder, "2026-01-01", device=results.FAKE, fit_calibration={
+        "inside": 2, "count": 3, "worst_underestimate": -0.027})
     text = bench_tables.section(results.recorded(folder), english)
-    assert "| – | 5 ms, of them 4 ms of CPU time | `import_time` |" in text
+    assert "| – | 2 of 3; -2.7% | `fit_calibration` |" in text
     assert "| 0.970 | – | `encode_loop` |" in text
 
 
@@ -163,6 +165,14 @@ def test_every_module_with_a_name_is_a_benchmark_and_its_helpers_are_not():
     names = bench.names()
     assert {"purge", "offload", "encode_loop", "second_run"} <= set(names)
     assert not {"on_path", "advice_trials", "recorder_run"} & set(names)
+
+
+def test_every_benchmark_is_named_by_a_page_that_its_figures_are_for():
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    text = "\n".join(page.read_text("utf-8") for page in pages if ".zh-CN" not in page.name)
+    unnamed = [name for name in bench.names()
+               if not re.search(rf"`{name}`|--only {name}\b|benchmarks/{name}\.py", text)]
+    assert unnamed == []
 
 
 def test_figures_that_need_a_real_gpu_are_shown_only_where_measured_on_one():
