@@ -53,7 +53,7 @@ def turned_off() -> bool | None:
 
 
 def tell_wrong_values() -> None:
-    """Read what a prompt or an error asks for first, so that a wrong value is told at the start."""
+    """Read settings that are needed later, so that wrong ones are told at the start."""
     rescue_of(None, os.environ)
     guards_all(None, os.environ, {})
     finished.limit_bytes(os.environ)
@@ -86,8 +86,8 @@ def _start() -> None:
         log.info("[Headroom] turned off: the nodes, and nothing else")
         return
     if host_server.has_route("/headroom/memory"):
-        log.warning("[Headroom] it is installed twice: the copy in %s gives its nodes and nothing "
-                    "else. Delete one of the two folders, then start ComfyUI again",
+        log.warning("[Headroom] it is installed twice: the copy in %s adds only its "
+                    "nodes. Delete one of the two folders, then start ComfyUI again",
                     Path(__file__).parents[1])
         return
     from .actions.ceiling import Limit
@@ -119,7 +119,7 @@ def _start() -> None:
         hold_limit()
         rescue.prompt_begins()
         kept.changed()
-        ram.before_prompt()  # the last: an error in it costs none of the others
+        ram.before_prompt()  # last: an error in it must not cost the others
 
     def prompt_is_over(prompt_id: str) -> None:
         idle.something_happens()
@@ -168,7 +168,7 @@ def _start() -> None:
 
     for method, path, handler in routes.table():
         host_server.add_route(method, path, handler)
-    host_server.hold_free(gate.between_actions)
+    host_server.delay_free(gate.between_actions)
     host_server.before_prompt_is_validated(prompt_is_posted)
     idle.start()
     ram.start()

@@ -25,13 +25,13 @@ from ..measure.snapshot import DeviceMemory, devices_in_use, measure_device
 VARIABLE = "HEADROOM_VRAM_LIMIT"
 SETTING = "Headroom.Server.VramLimit"
 # Windows moves memory to RAM before a card is full; comfy-aimdo leaves as much out of its budget.
-# NEVER RUN ON WINDOWS: tests give the platform and the figures.
+# Nobody has run this on Windows: tests set the platform and the figures.
 KEPT_ON_WINDOWS = 512 * MIB
 LEAST_SHARE = 64 * MIB
 PAGE = 32 * MIB  # of comfy-aimdo: it keeps the page of the running layer when torch asks for memory
 POOLS_TENSORS = 5 / 6  # of the pool's reserved memory (tests/host/test_fake_cuda_bytes.py)
 
-Wish = Amount | str | None  # the string is OFF; None: nobody has set it
+Wish = Amount | str | None  # the text OFF: no limit; None: nobody has set one
 
 
 class Limit:
@@ -84,7 +84,7 @@ class Limit:
         Call it in the executor's thread before a prompt's first node. It costs nothing if off.
         """
         self.apply()
-        self.give_back()
+        self.unload_excess()
 
     def apply(self) -> None:
         """Give the present limit to torch and to dynamic VRAM."""
@@ -124,7 +124,7 @@ class Limit:
             # Idle programs free memory when Windows needs it, so a full desktop is no reason for
             # less than half of the card.
             limit = share = max(total - (memory.other_bytes or 0) - KEPT_ON_WINDOWS, total // 2)
-        is_asked = isinstance(wish, Amount)  # else the free rest also covers the pool's gaps
+        is_asked = isinstance(wish, Amount)  # else free memory covers the pool's gaps
         ceiling = Ceiling(limit, share, self._torchs_share(device, share) if is_asked else share)
         if not limit_torch(device, total, ceiling):
             told.append(said("torch has no limit of its own for {device}", device=memory.device))
@@ -171,7 +171,7 @@ class Limit:
                          device=str(held[0][2]))]
         return []
 
-    def give_back(self) -> None:
+    def unload_excess(self) -> None:
         """Unload what is above the ceiling; call it while no prompt runs."""
         host = current_host()
         if host is None or not self._is_on:

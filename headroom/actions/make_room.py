@@ -26,7 +26,7 @@ def wanted_bytes(environment: Mapping[str, str], browser: Mapping[str, Any]) -> 
 
 
 class Step(NamedTuple):
-    """What was done, and a sentence: how much more RAM is free since."""
+    """What was done, and a sentence that says how much RAM this freed."""
 
     action: str
     text: Said

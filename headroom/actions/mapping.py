@@ -29,7 +29,7 @@ class DiskRefused(OSError, ValueError):
 
 @dataclass(frozen=True)
 class Mapped:
-    """Mapped bytes: mapped already, from the file of an earlier offload, or from a new file."""
+    """Bytes that are mapped: before, from the file of an earlier offload, from a new file."""
 
     before_bytes: int
     earlier_bytes: int
@@ -93,7 +93,7 @@ def map_modules(modules: Sequence[torch.nn.Module], folder: Path) -> Mapped:
     in_ram = [block for block in blocks if not block.is_mapped]
     try:
         changed = [block for block in in_ram if not (
-            _has_slot(block) and _slots[block.module][block.name].holds(block.data))]
+            _has_slot(block) and _slots[block.module][block.name].contains(block.data))]
         fresh = _write(changed, folder)
         for block, slot in zip(changed, fresh, strict=True):
             _slots.setdefault(block.module, {})[block.name] = slot

@@ -30,7 +30,7 @@ class Spared:
 
 
 def spare_ram(wanted_bytes: int, is_used: IsUsed) -> Spared:
-    """Map models from disk, those that hold the most RAM first, until `wanted_bytes` are free.
+    """Move models to disk, the largest in RAM first, until `wanted_bytes` of RAM are free.
 
     It takes only models that ComfyUI manages, that have nothing on a GPU with its own memory, and
     that nobody uses (`is_used` of their patchers). Models for which this is not known (None) come

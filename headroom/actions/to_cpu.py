@@ -160,7 +160,7 @@ class _Copying:
 
 
 def _parts(value: Any) -> dict[Any, Any] | None:
-    """Return what a container holds, by name or place; None for any other object."""
+    """Return the parts of a container, by name or place; None for any other object."""
     kind = type(value)
     if dataclasses.is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(kind)]

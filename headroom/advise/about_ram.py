@@ -1,6 +1,6 @@
 """What to change if a run nearly filled the RAM that this process may use, or swapped.
 
-Other findings are about the GPU's peak; these save RAM, and nobody can say before how much.
+Other findings are about the GPU's peak; these save RAM, and how much is not known before.
 """
 
 import math

@@ -159,7 +159,7 @@ class Advisor:
 
 
 def _is_of_peak(finding: Finding) -> bool:
-    """Whether it predicts the peak of a run without it: its share of what was saved is known."""
+    """Return whether this finding predicts a lower peak, so that a later run can confirm it."""
     return finding.kind in PREDICTED and not finding.values.get("after")
 
 

@@ -12,7 +12,7 @@ from ..host.types import ModelFacts
 from ..record.memory import Peak
 from .finding import NOTHING, Bounds, Gone
 
-TIGHT = 0.9  # of the device: beyond it others take freed pages at once
+TIGHT = 0.9  # of the device: if more is in use, others take pages as soon as they are free
 
 
 CAST = "cast:"  # prefix of the id of a model that only becomes smaller
@@ -50,7 +50,7 @@ class Step:
         return sum(held.high for held in self.held.values())
 
     def had_left(self, model_id: str) -> bool:
-        """Whether a model left before the peak and does not fit beside those that came there."""
+        """Whether a model left before the peak: it does not fit beside the models that came."""
         held, came = self.held[model_id], sum(self.held[other].high for other in self.grew)
         return (held.low < held.high and model_id not in self.grew
                 and held.high + came > self.at_most)
@@ -159,7 +159,8 @@ class Case:
         }
 
     def next_use(self, model_id: str, after: int) -> int:
-        """Return the number of the next step that uses a model; after the last, that of none."""
+        """Return the number of the next step that uses a model; without one, the number of
+        steps."""
         return next((index for index in range(after + 1, len(self.steps))
                      if self.uses(self.steps[index], model_id)), len(self.steps))
 
@@ -176,13 +177,13 @@ class Case:
         return Bounds(max([0, *low]), max([0, *high]))
 
     def saved(self, gone: Gone) -> Bounds:
-        """Return how much lower the peak is then."""
+        """Return by how much that lowers the peak."""
         after, peak = self.after(gone), self.peak_bytes
         return Bounds(max(peak - after.high, 0), max(peak - after.low, 0))
 
 
 def together(*parts: Gone) -> dict[tuple[str, str], Bounds]:
-    """Return what is gone with all of these together; a model can go only once."""
+    """Return what all of these take off the device; a model that several take counts once."""
     found: dict[tuple[str, str], Bounds] = {}
     for part in parts:
         for place, less in part.items():
@@ -192,7 +193,7 @@ def together(*parts: Gone) -> dict[tuple[str, str], Bounds]:
 
 
 def less_by_node(gone: Gone) -> dict[str, Bounds]:
-    """Return by how much less each node has; a model that is gone does not also become smaller."""
+    """Return how much less each node has; a model that is gone cannot become smaller too."""
     found: dict[str, Bounds] = {}
     for (node_id, what), less in gone.items():
         if what.startswith(CAST) and (node_id, what.removeprefix(CAST)) in gone:

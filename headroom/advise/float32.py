@@ -37,7 +37,7 @@ def options(case: Case, step: Step) -> Iterator[Finding]:
 
 
 def _less(case: Case, step: Step, model_id: str, share: float) -> Bounds:
-    """Half of the weights are saved; if the model computes in bfloat16 too, half of its results.
+    """Return what a cast saves: half of the weights, and of the results if it computes in bfloat16.
 
     A model that was loaded while the node ran was on the device when it computed.
     """

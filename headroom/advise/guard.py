@@ -33,7 +33,7 @@ def _has_vae_at_its_peak(case: Case) -> bool:
 
 
 def _finding(case: Case, step: Step, edit: list[Json], failed: bool) -> Finding:
-    """The range: from what was missing, to all weights and half of what they computed."""
+    """Return the finding. It saves what was missing, up to all weights and half of the results."""
     asked = round(((case.around.failure or {}).get("asked_mib") or 0) * 2**20) if failed else 0
     used = sum(held.high for m, held in step.held.items() if case.uses(step, m))
     made = max(step.peak.at_least - step.held_bytes, 0)

@@ -95,7 +95,7 @@ def _name(model: ModelFacts) -> str:
 
 
 def same_nodes(graph: Graph) -> dict[str, str]:
-    """Return a key for each node that the same node has in other prompts too, and no other."""
+    """Return a key for each node; only the same node has this key in another prompt."""
     keys: dict[str, str] = {}
     for node_id in graph.above(*graph.nodes):
         node = graph.nodes[node_id]

@@ -43,7 +43,7 @@ def encode_instead(node_id: str) -> Json:
 
 
 def wire_of(case: Case, model_id: str) -> Source | None:
-    """Return an output that gives a model, as near to its loader as possible."""
+    """Return an output with a model, as near to its loader as possible."""
     kind, owners = TYPE_OF_KIND[case.models[model_id].kind], case.owners[model_id]
     for owner in owners:
         declared = case.graph.node_type(owner)
@@ -57,11 +57,11 @@ def wire_of(case: Case, model_id: str) -> Source | None:
 
 
 def entry_wire(case: Case, node_id: str, behind: str | None, within: Loops) -> Source | None:
-    """Return the wire into a node on which to make it wait: one that comes from `behind` it.
+    """Return the wire of a node on which a new node makes it wait: one that comes after `behind`.
 
-    Else the one whose source ran last. Data comes before models: a wire with a model is ready as
-    soon as the model is loaded. `within`: only wires in all of these loops, because a node on a
-    wire into a loop runs once.
+    If there is none, the one whose source ran last. Data comes before models: a wire with a model
+    is ready as soon as the model is loaded. `within`: only wires in all of these loops, because a
+    node on a wire into a loop runs once.
     """
     loops = loops_of(case.graph)
     every = [wire for wire in case.graph.wires(node_id)

@@ -38,13 +38,11 @@ async def body_of(request: web.Request, most_bytes: int = MAX_BODY_BYTES) -> byt
         async for chunk in request.content.iter_any():
             body += chunk
             if len(body) > most_bytes:
-                most = f"{most_bytes // 1024} KiB"
-                raise BadRequest(f"Expected a body of at most {most}, but this one is larger.")
+                raise BadRequest(said("Expected a request of at most {most} KiB, but this one is "
+                                      "larger.", most=most_bytes // 1024))
     except web.RequestPayloadError as error:
-        raise BadRequest(
-            "Expected a body as the request's headers announce it, but it ends early or is encoded "
-            "in another way."
-        ) from error
+        raise BadRequest(said("Expected a body as the request's headers announce it, but it ends "
+                              "early or is encoded in another way.")) from error
     return bytes(body)
 
 

@@ -74,7 +74,7 @@ def gauges(queue_lengths: Callable[[], tuple[int, int]]) -> Iterator[Any]:
 class Metrics:
     """The page of GET /headroom/metrics.
 
-    `collect` gives the present figures, as `gauges` does, `failure_of` what the rescue knows of a
+    `collect` returns the present figures, as `gauges` does, `failure_of` what the rescue knows of a
     failed prompt: {"failure": {"class_type": …}} if it ran out of memory.
     """
 

@@ -34,7 +34,7 @@ BESIDE = 0.05  # of a file: so much more RAM is needed to load it
 # Times its file: what a model can need if its weights become wider (measured: 1.24 on the CPU).
 TAKES = 1.3
 MODELS_NAMED = 3
-# An error may end no prompt, and keep none from being stopped.
+# An error in these look-ups must not end a prompt, and must not prevent that one is stopped.
 _steady = Steady("what a node loads, or what is loaded, cannot be looked up")
 
 

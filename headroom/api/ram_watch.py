@@ -26,13 +26,15 @@ from .ram_stop import LAST_SECONDS, Node, RamFall, load_bytes, loading_nodes
 
 log = logging.getLogger("headroom")
 
-# Between two readings while a prompt runs: after one that predicted the end, else, with plenty.
+# Between two readings while a prompt runs: after one that predicted the end; usually; if much is
+# left.
 NEAR_SECONDS, AMID_SECONDS, AMPLE_SECONDS = 0.05, 0.25, 1.0
 # Between two readings while no prompt runs: one costs a millisecond of CPU; others may take RAM.
 IDLE_SECONDS, SHORT_SECONDS = 10.0, 5.0
 STOP_LOOKS = 4  # a stop can take as long as this many readings, on a busy processor
 LOW = 0.1  # of RAM: below this, the record says who held it
-AMPLE, AMPLE_BYTES = 4, 8 * 2**30  # times what must stay free; more than a second can fill
+AMPLE = 4  # times what must stay free
+AMPLE_BYTES = 8 * 2**30  # more than can be filled in a second
 
 
 @dataclass(eq=False)
@@ -55,10 +57,10 @@ class RamWatch:
         self._lowest: tuple[str, int] | None = None  # the prompt, and the least RAM that was left
         self._stopped: object = None  # the prompt and node that were interrupted last
         self._fall = RamFall()
-        self._tried = False  # without success since something happened
-        self._said = False  # that nothing can be freed, since there was enough
+        self._tried = False  # to make room, in vain; false after the next event
+        self._said = False  # that nothing can be freed; false when RAM is enough
         self._amid = threading.Event()  # a prompt runs
-        self._trimmed = False  # the heap, since there was enough
+        self._trimmed = False  # the heap; false when RAM is enough
         self._is_due = False  # room must be made before the next node
         self._at: tuple[str | None, str | None] = (None, None)  # the prompt and node that run
         self._prompt: Mapping[str, Any] = {}  # the one that runs

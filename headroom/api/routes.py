@@ -37,7 +37,7 @@ READERS = 4
 
 
 class LeftQueues(Protocol):
-    """The prompts that ended servers left (rescue is on the same floor: nothing is imported)."""
+    """The prompts of servers that have ended (rescue/ is not imported: it is on the same floor)."""
 
     def left(self) -> dict[str, Any]: ...
     def queue_again(self) -> dict[str, Any]: ...
@@ -129,7 +129,7 @@ class Routes:
         asked = requests.limit_request(await body_of(request))
         await self._in_thread(partial(self.limit.set, asked))
         with suppress(Refused):
-            await self.gate.act(partial(_as_nodes_do, self.limit.give_back))
+            await self.gate.act(partial(_as_nodes_do, self.limit.unload_excess))
         return as_json(self.limit.as_json())
 
     # ---------------------------------------------------- in a thread

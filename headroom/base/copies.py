@@ -44,7 +44,7 @@ def _follow(value: Any, copies: Copies, above: frozenset[int]) -> Any:
 def _follow_function(
     function: types.FunctionType, copies: Copies, above: frozenset[int]
 ) -> types.FunctionType:
-    """Return the function with copies of what it holds; the function itself if it holds none."""
+    """Return the function over the copies; the function itself if it refers to no old part."""
     cells = function.__closure__ or ()
     renewed = tuple(_follow_cell(cell, copies, above) for cell in cells)
     defaults = _follow(function.__defaults__, copies, above)

@@ -16,7 +16,7 @@ Answer = TypeVar("Answer")
 
 
 def told(query: Callable[..., Answer], *asked: Any) -> Answer | None:
-    """Return the driver's answer; None if it cannot tell, for which torch raises an error.
+    """Return the driver's answer; None if it has none: torch raises an error then.
 
     For many cards Intel's driver cannot tell the free memory; after a CUDA error no driver can.
     """
@@ -27,7 +27,7 @@ def told(query: Callable[..., Answer], *asked: Any) -> Answer | None:
 
 
 def in_mib(amount_bytes: int | None) -> float | None:
-    """Return an amount as MiB, as records and HTTP answers give it; None stays None."""
+    """Return an amount as MiB, as records and HTTP answers have it; None stays None."""
     return None if amount_bytes is None else round(amount_bytes / MIB, 3)
 
 

@@ -1,8 +1,8 @@
 """Where OOM Guards are inserted in a prompt, and the prompt with them.
 
 A guard is inserted on each output that brings a model to a node which computes with it, unless
-every model there has passed a guard already. The same rule holds for a rerun, for Guard every run
-and for advice. It includes text encoders, because on a smaller card another node may be the first
+every model there has passed a guard already. The same rule applies to a rerun, to Guard every run
+and to advice. It includes text encoders, because on a smaller card another node may be the first
 that fails; samplers with a GUIDER are guarded through the model from which it was made.
 """
 

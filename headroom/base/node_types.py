@@ -15,8 +15,8 @@ _SAME = "COMFY_MATCHTYPE"  # passes its input on
 class NodeType(NamedTuple):
     """The types of one node class: by input name, and by output number.
 
-    `lists`: for each output whether it gives a list, so that what follows runs once for each item.
-    `loop_boundary`: "start" or "end" for a class that begins or ends one of ComfyUI's loops.
+    `lists`: for each output whether it is a list, so that the nodes after it run once for each
+    item. `loop_boundary`: "start" or "end" for a class that begins or ends one of ComfyUI's loops.
     """
 
     inputs: Mapping[str, str]
@@ -53,8 +53,8 @@ class ClassInfo(NamedTuple):
 
     `code`: identifies the code that runs: the file of ComfyUI's own node, else the whole pack.
     `own_changes`: the class itself decides when it counts as changed. `wants_id`: it may behave
-    differently under another node id. `repeatable`: the same inputs give the same outputs.
-    `is_new_code`: the code has changed on disk since this process began.
+    differently under another node id. `repeatable`: the same inputs always lead to the same
+    outputs. `is_new_code`: the code has changed on disk since this process began.
     """
 
     code: str = ""

@@ -58,7 +58,7 @@ def empty_numpy_backed(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tens
 def _empty_array(shape: tuple[int, ...], dtype: Any) -> Any:
     nbytes = math.prod(shape) * np.dtype(dtype).itemsize
     if nbytes < MIN_PAGED_BYTES or not hasattr(mmap, "MAP_ANONYMOUS"):
-        return np.empty(shape, dtype)  # Windows gives large blocks their own pages by itself
+        return np.empty(shape, dtype)  # on Windows large blocks have pages of their own
     try:
         pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError:

@@ -49,7 +49,7 @@ class Slot(NamedTuple):
     offset: int
     nbytes: int
 
-    def holds(self, data: torch.Tensor) -> bool:
+    def contains(self, data: torch.Tensor) -> bool:
         """Return whether the bytes of a flat uint8 CPU tensor are there.
 
         It reads the file and does not map it: a mapped page counts as RAM. Raises OSError.

@@ -41,7 +41,7 @@ def swap_bytes() -> tuple[int, int] | tuple[None, None]:
 def swap_room_bytes(root: Path = Path("/")) -> int:
     """Return the bytes of swap that are left to this process; 0 if not known.
 
-    macOS makes more swap while its disk has room. RAM that zram takes for it is not left.
+    macOS makes more swap while its disk has room. RAM that zram would take for it is subtracted.
     """
     used, total = swap_bytes()
     free = 0 if used is None or total is None else total - used - _zram_takes_bytes(root)
@@ -52,7 +52,8 @@ def swap_room_bytes(root: Path = Path("/")) -> int:
 
 
 def _zram_takes_bytes(root: Path) -> int:
-    """Return how much RAM the free swap of zram would take, compressed as well as what is in it."""
+    """Return how much RAM the free swap of zram would take if it is compressed like the used
+    swap."""
     try:
         swaps = [line.split() for line in (root / "proc/swaps").read_text().splitlines()[1:]]
         return sum(int(1024 * (int(size) - int(used)) * _zram_share(root, name))

@@ -93,7 +93,7 @@ def _structure(value: Any, tensors: dict[str, torch.Tensor]) -> str:
         except ValueError as error:  # a whole number with thousands of digits has no text
             raise Unstorable(f"it has no safe form in a file: {error}"[:200]) from error
     except RecursionError as error:
-        raise Unstorable("it is nested too deeply, or holds itself") from error
+        raise Unstorable("it is nested too deeply, or contains itself") from error
 
 
 def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str], at: str) -> Any:
@@ -123,7 +123,7 @@ def _name_of(
     """Return the name under which a tensor is stored; with --gpu-only it is on the GPU."""
     if id(tensor) not in names:
         if not is_plain(tensor) or tensor.dtype not in DTYPES:
-            raise Unstorable(f"{at} is a tensor of a kind that safetensors cannot hold")
+            raise Unstorable(f"{at} is a tensor of a kind that safetensors cannot store")
         names[id(tensor)] = f"t{len(names)}"
         # The library accepts neither two tensors over the same memory, nor a view with gaps.
         tensors[names[id(tensor)]] = numpy_backed(tensor)
@@ -137,7 +137,7 @@ def _restore(described: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Any
     if kind == "value" and not isinstance(content, (dict, list)):
         return content
     if kind not in ("dict", "list", "tuple") or not isinstance(content, list):
-        raise Damaged(f"the structure holds a {kind!r} that is none"[:200])
+        raise Damaged(f"the structure has an unknown part {kind!r}"[:200])
     if kind == "dict":
         return {key: _restore(item, tensors) for key, item in content}
     items = [_restore(item, tensors) for item in content]

@@ -59,7 +59,7 @@ def _own_models(value: Any) -> Iterator[Any]:
 
 
 def self_casting_reason(value: Any) -> str:
-    """Return why casting `value` makes no sense; "" for values that hold their own weights."""
+    """Return why casting `value` makes no sense; "" for values with weights of their own."""
     if attribute(value, "t2i_model") is not None:
         return "ComfyUI casts a T2I adapter to the sampler's dtype at every use"
     if attribute(value, "control_weights") is not None:
@@ -72,7 +72,7 @@ def carry(value: Any, copies: Copies, dtype: torch.dtype) -> Any:
     """Return a copy of `value` with the copies of its models in place of them.
 
     The copy is shallow: tokenizers, schedulers and settings are shared, containers are not. Helper
-    objects that hold a model themselves are copied too. Attributes naming a floating-point dtype
+    objects that refer to a model are copied too. Attributes naming a floating-point dtype
     (`vae_dtype`, `torch_dtype`) name the new one.
     """
     if id(value) in copies:
@@ -94,7 +94,7 @@ def _carry_attribute(item: Any, copies: Copies, dtype: torch.dtype) -> Any:
 
 
 def _refers(value: Any, copies: Copies, depth: int) -> bool:
-    """Return whether a helper object holds one of the old models, directly or some steps deep."""
+    """Return whether a helper object refers to an old model, directly or through other objects."""
     if id(value) in copies:
         return True
     if type(value) in (list, tuple, set):

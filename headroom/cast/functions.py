@@ -1,7 +1,7 @@
 """Find functions that would use the original's weights in a copy.
 
 Python's deepcopy does not copy functions. So a `forward` that another pack wrapped, or a hook,
-would still use the original's weights. Bound methods and partials are copied with what they hold.
+would still use the original's weights. Bound methods and partials are copied with their objects.
 """
 
 import functools
@@ -35,7 +35,7 @@ def refuse_functions(module: torch.nn.Module, is_read_again: bool = False) -> No
     kinds = _TAKEN_AS_THEY_ARE + (_COPIED if is_read_again else ())
     for prefix, part in module.named_modules():
         for name, value in vars(part).items():
-            if name not in _WEIGHTS and _holds_one_over(parts, kinds, value):
+            if name not in _WEIGHTS and _has_one_over(parts, kinds, value):
                 where = f"{prefix}.{name}" if prefix else name
                 raise ValueError(
                     f"Cast bf16 cannot cast this {type(module).__name__}: its {where} is a "
@@ -44,7 +44,7 @@ def refuse_functions(module: torch.nn.Module, is_read_again: bool = False) -> No
                 )
 
 
-def holds_a_part(value: Any, module: torch.nn.Module) -> bool:
+def reaches_a_part(value: Any, module: torch.nn.Module) -> bool:
     """Return whether a part of `module` is reached from `value`: through functions, containers, and
     objects in objects to a depth of DEEPEST, not through patchers."""
     parts = {id(part) for part in module.modules()}
@@ -53,11 +53,11 @@ def holds_a_part(value: Any, module: torch.nn.Module) -> bool:
         reached = list(_reached(level))
         if any(id(item) in parts for item in reached):
             return True
-        level = [held for item in reached for held in _attributes(item)]
+        level = [value for item in reached for value in _attributes(item)]
     return False
 
 
-def _holds_one_over(parts: set[int], kinds: tuple[type, ...], value: Any) -> bool:
+def _has_one_over(parts: set[int], kinds: tuple[type, ...], value: Any) -> bool:
     functions = [item for item in _reached([value, *_attributes(value)])
                  if isinstance(item, kinds) and not is_restore_hook(item)]
     return any(id(item) in parts for item in _reached(functions))
@@ -71,7 +71,7 @@ def _attributes(value: Any) -> list[Any]:
 
 
 def _reached(values: list[Any]) -> Iterator[Any]:
-    """Yield `values` and everything that functions and containers among them hold, at any depth."""
+    """Yield `values` and everything that functions and containers among them refer to."""
     seen: set[int] = set()
     stack = list(values)
     while stack:
@@ -83,13 +83,13 @@ def _reached(values: list[Any]) -> Iterator[Any]:
 
 
 def _behind(value: Any) -> list[Any]:
-    """Return what a function or container holds; of a function's globals those that it names."""
+    """Return what a function or container refers to; of globals only those that it names."""
     if not isinstance(value, _FOLLOWED):
         return []
-    held = gc.get_referents(value)
+    found = gc.get_referents(value)
     if isinstance(value, types.FunctionType):
         named = [value.__globals__.get(name) for name in value.__code__.co_names]
         everybodys = (id(value.__globals__), id(getattr(value, "__builtins__", None)))
-        held = [one for one in held if id(one) not in everybodys] + [
+        found = [one for one in found if id(one) not in everybodys] + [
             one for one in named if isinstance(one, (torch.nn.Module, torch.Tensor))]
-    return held
+    return found

@@ -11,7 +11,7 @@ from ..host.adapter import current_host
 from ..models.unmanaged import has_offload_hook
 from .copy_module import copy_module, update_named_dtypes
 from .dtypes import short
-from .functions import holds_a_part, refuse_functions
+from .functions import reaches_a_part, refuse_functions
 from .result import CastModel, prepare
 from .rules import CastRules, Wanted, own_dtype, wanted_dtypes
 from .running import arm
@@ -99,8 +99,8 @@ def _is_mixed(wanted: list[Wanted]) -> bool:
 
 def _bound_reason(patcher: Any) -> str:
     """Return which injection works on parts of the module, as a LoRA in bypass mode does."""
-    return next((f"the injection {key!r}" for key, held in patcher.injections.items()
-                 if holds_a_part(held, patcher.model)), "")
+    return next((f"the injection {key!r}" for key, injected in patcher.injections.items()
+                 if reaches_a_part(injected, patcher.model)), "")
 
 
 def _copied(

@@ -75,4 +75,4 @@ def _check(name: str, old: torch.Tensor, new: torch.Tensor) -> None:
         new.copy_(torch.where(beyond, new.clamp(-limit, limit), new))
         return
     largest = float(old[old.isfinite()].abs().max())
-    raise CastOverflow(f"{name} holds {largest:.6g}, but {short(new.dtype)} ends at {limit:.6g}")
+    raise CastOverflow(f"{name} contains {largest:.6g}, but {short(new.dtype)} ends at {limit:.6g}")

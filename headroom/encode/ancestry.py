@@ -93,7 +93,7 @@ def _problem_with(
     mark = node.get("is_changed")
     is_settled = not info.own_changes or (mark is not None and "NaN" not in json.dumps(mark))
     if not (is_settled and info.repeatable) or info.is_new_code:
-        return f"what {owner} gives may differ from run to run"
+        return f"the result of {owner} may differ from run to run"
     names = [name for name in strings(constants(node)) if name.lower().endswith(MODEL_SUFFIXES)]
     is_source = not any(is_link(value) for value in node["inputs"].values())
     if not all(graph.files_named(name) for name in names if "\n" not in name) or (

@@ -45,7 +45,7 @@ _RESUMABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 class Failure:
     """One out-of-memory error as text, and what memory was like while it was raised."""
 
-    kind: type[Exception]  # one of KINDS: another pack's class may hold anything
+    kind: type[Exception]  # one of KINDS: another pack's class may refer to anything
     name: str
     message: str
     trace: str

@@ -78,7 +78,7 @@ class Call(Generic[T]):
     def lighter(self, plan: Plan, lack: Lack) -> tuple[Plan, int | None] | None:
         """Return a plan that keeps more room free of its own weights, and the bytes this frees.
 
-        None: no weights of its own are there. The bytes are None where nobody can tell them.
+        None if it has no weights there. The bytes are None if they are not known.
         """
         spared = weights.own_bytes(self.patchers, lack)
         room = weights.room_bytes(self.patchers, lack, plan.room_bytes > 0)

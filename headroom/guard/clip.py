@@ -114,7 +114,7 @@ class _Encoding(Call[Any]):
 
 
 def _length(tokens: Any) -> int:
-    """Return how many tokens an encoding has, as ComfyUI's tokenizers give them."""
+    """Return how many tokens an encoding has, as ComfyUI's tokenizers return them."""
     lists = tokens.values() if isinstance(tokens, dict) else ()
     return sum(len(part) for parts in lists if isinstance(parts, list)
                for part in parts if isinstance(part, list))

@@ -1,10 +1,10 @@
 """Guarded copies of ComfyUI's objects that offer no wrappers: VAE, CLIP, upscale model.
 
 Other packs test for the exact class (`type(vae) is VAE`), so a copy has the class of the original.
-Its guard are callables, which are set on the copy as attributes. They replace methods of its class,
-or what another pack has set there. Each callable belongs to one object, but Python's copying does
-not know that: a copied callable would go on with the device and weights of the first object. So a
-copy of a guarded object (`copy.copy`, as in Select VAE Device, deepcopy, pickle) has no guard.
+Its guard consists of callables, which are attributes of the copy. They replace methods of its
+class, or what another pack has set there. Each callable belongs to one object, but Python's copying
+does not know that: a copied callable would go on with the device and weights of the first object.
+So a copy of a guarded object (`copy.copy`, as in Select VAE Device, deepcopy, pickle) has no guard.
 """
 
 from collections.abc import Callable

@@ -50,7 +50,7 @@ def guard(value: Any, options: GuardOptions) -> Any:
         return guard_model(value, options, host)
     if kind == "VAE" and not _has_weights(value):
         raise ValueError(
-            "OOM Guard got a VAE without weights on the input `model`: the checkpoint holds no "
+            "OOM Guard got a VAE without weights on the input `model`: the checkpoint contains no "
             "VAE; connect the one of a Load VAE node."
         )
     if kind == "VAE":
@@ -65,5 +65,5 @@ def guard(value: Any, options: GuardOptions) -> Any:
 
 
 def _has_weights(vae: Any) -> bool:
-    """Return whether there are weights: without any in the checkpoint ComfyUI gives a shell."""
+    """Return whether there are weights: ComfyUI makes an empty VAE for a checkpoint without any."""
     return getattr(vae, "first_stage_model", None) is not None and hasattr(vae, "patcher")

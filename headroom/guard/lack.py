@@ -47,7 +47,7 @@ class Lack:
     def at_least(self, need_bytes: float) -> "Lack":
         """Return the lack of a call that is known to need `need_bytes` at least.
 
-        Its missing bytes are counted with all pages freed: to free pages helps no more.
+        Its missing bytes are counted with all pages freed: freeing pages cannot help any more.
         """
         if self.need_bytes is None or self.room_bytes is None or need_bytes <= self.need_bytes:
             return self

@@ -32,8 +32,8 @@ class RandomState:
 class Containers:
     """The contents of nested dicts and lists at one moment, which can be put back in place.
 
-    A failed call may have added to the options it was given. The objects in the containers are
-    not copied; the containers keep their identity, so whoever holds one sees it restored.
+    A failed call may have added to the options it was given. The objects in the containers are not
+    copied; the containers keep their identity, so whoever refers to one sees it restored.
     """
 
     def __init__(self, value: dict[str, Any]) -> None:

@@ -110,7 +110,7 @@ class Run:
         return chunks * -(-images // limit)
 
     def end(self) -> None:
-        """Drop all references; the options that hold this object may live longer."""
+        """Drop all references; the options that refer to this object may live longer."""
         self.in_use, self.conds, self.copies = [], None, {}
 
 

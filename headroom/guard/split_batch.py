@@ -66,8 +66,8 @@ def rows_of(value: Any, start: int, stop: int, batch: int) -> Any:
     """Return rows `start` to `stop` of everything with a batch dimension inside `value`.
 
     Tensors: dimension 0 is the batch if it has `batch` entries; 1 entry serves all rows. Raises
-    Unsplittable for any other tensor, and for objects that may hold rows: ComfyUI's own models get
-    nothing but tensors, plain containers and plain values.
+    Unsplittable for any other tensor, and for objects that may contain rows: ComfyUI's own models
+    get nothing but tensors, plain containers and plain values.
     """
     if isinstance(value, torch.Tensor):
         if value.layout != torch.strided or value.is_nested:

@@ -35,8 +35,8 @@ def smaller_tile(
 ) -> int | None:
     """Return the side of the largest tile that can fit; None where none is smaller than `now`.
 
-    sides: of the input, in its pixels. needs: gives the bytes that a tile takes at least. count:
-    gives how many tiles of a size there are; of sizes with the same count the smallest is taken.
+    sides: of the input, in its pixels. needs: returns the bytes that a tile takes at least. count:
+    returns how many tiles of a size there are; of sizes with the same count the smallest is taken.
     After a tile that failed, the next has at most three quarters of its side, so half the area;
     where nothing is known, half of its side.
     """

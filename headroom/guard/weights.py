@@ -12,7 +12,7 @@ from ..models.unload import others, unload_models
 from .lack import Lack
 
 NOTABLE_BYTES = 1 << 20  # every model keeps less than this loaded: not worth freeing
-EVERYTHING = 1 << 60  # more room than any card has: all weights that can stream do
+EVERYTHING = 1 << 60  # more room than any card has: all weights that can be streamed are
 _SPARE = 1.5  # times what was missing: the call will ask for more tensors
 
 

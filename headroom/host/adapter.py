@@ -75,7 +75,7 @@ def return_cache() -> None:
 
 
 def do_not_run() -> list[Any]:
-    """Return the value that makes ComfyUI skip every node that gets it, in a list; or nothing."""
+    """Return what makes ComfyUI skip every node that gets it, as a list; empty if it has none."""
     if not is_in_comfyui() or lost("sorter"):
         return []
     from comfy_execution.graph_utils import ExecutionBlocker

@@ -20,12 +20,12 @@ class Borrowed:
     def prompt_begins(self) -> None:
         """Called by the thread of a prompt, before anything in it runs."""
         self._prompts_thread = threading.get_ident()
-        self.let_go()
+        self.drop_all()
 
     def prompt_leaves(self) -> None:
         """Called by the thread of a prompt, when nothing in it runs any more."""
         self._prompts_thread = None
-        self.let_go()
+        self.drop_all()
 
     def done_with(self, things: list[Any]) -> None:
         """Empty the list; if a prompt runs in another thread, that thread frees what was in it.
@@ -38,7 +38,7 @@ class Borrowed:
                 things.clear()
         things.clear()  # outside of the lock: a finalizer may look at models too
 
-    def let_go(self) -> None:
+    def drop_all(self) -> None:
         """Drop all references, in the calling thread; costs nothing if there are none."""
         if self.kept:
             with self._lock:

@@ -146,7 +146,7 @@ def same_weights(patcher: Any, other: Any) -> bool:
 
 
 def entries_of(patchers: Iterable[Any]) -> list[Any]:
-    """Return the loaded entries that hold the weights of any of `patchers`."""
+    """Return the loaded entries with the weights of any of `patchers`."""
     wanted = list(patchers)
     return [
         entry
@@ -158,7 +158,7 @@ def entries_of(patchers: Iterable[Any]) -> list[Any]:
 def unload(entries: Iterable[Any]) -> None:
     """Unload exactly these loaded entries through ComfyUI's `free_memory`; others stay loaded.
 
-    `free_memory` compares LoadedModel objects, so the keep-list must hold these, not patchers.
+    `free_memory` compares LoadedModel objects, so the keep-list must contain these, not patchers.
     Entries whose patcher is gone cannot be unloaded; ComfyUI drops them in garbage collection.
     """
     targets = [entry for entry in entries if entry.model is not None]

@@ -20,7 +20,7 @@ _registered: Any = None
 
 
 def values_of(caches: Any, prompt_id: str, prompt: Mapping[str, Any]) -> ValueOf:
-    """Return a function that gives the value of a node of `prompt`; None for an uncached node.
+    """Return a function that returns the value of a node of `prompt`; None for an uncached node.
 
     It costs as much as ComfyUI needs to look the prompt up in its cache.
     """

@@ -68,7 +68,7 @@ def end_sampling(guider: Any) -> None:
 
 
 def _clean_up_controls(conds: Iterable[Any]) -> None:
-    """Clean up each ControlNet that holds something; an unprepared Control-LoRA would fail."""
+    """Clean up each ControlNet that was prepared; a Control-LoRA that was not would fail."""
     controls = {id(control): control for cond in conds for entry in cond or []
                 if (control := entry.get("control")) is not None}
     for control in controls.values():

@@ -53,19 +53,19 @@ def before_first_request(call: Callable[[], None]) -> None:
         app.on_startup.append(tell)
 
 
-def hold_free(between: Callable[[], AbstractAsyncContextManager[None]]) -> None:
+def delay_free(between: Callable[[], AbstractAsyncContextManager[None]]) -> None:
     """Let POST /free be handled inside of `between()`, without blocking the server.
 
     The thread that runs prompts does what it asks for, at once if it is idle. Without this it could
     unload models at the same time as an action of ours.
     """
-    async def hold(request: web.Request, handler: Handler) -> Any:
+    async def delayed(request: web.Request, handler: Handler) -> Any:
         if request.method == "POST" and request.path in ("/free", "/api/free"):
             async with between():
                 return await handler(request)
         return await handler(request)
 
-    _add_middleware(hold)
+    _add_middleware(delayed)
 
 
 def after_each_post(call: Callable[[], None]) -> None:

@@ -12,7 +12,7 @@ from .nvml import CardProcess, card_processes
 from .snapshot import DeviceMemory, measure_device
 
 # The number of the file /proc/self/ns/pid outside of containers (Linux, include/linux/proc_ns.h).
-HOST_NAMESPACE = 0xEFFFFFFC
+FIRST_NAMESPACE = 0xEFFFFFFC
 
 
 class OtherProcess(NamedTuple):
@@ -27,7 +27,7 @@ def other_processes(device: torch.device) -> list[OtherProcess]:
 
     NVML has the process numbers of the machine. In a container our number is not among them, or
     belongs to another process, so processes that may be this one by their bytes are left out.
-    Windows (WDDM) gives no bytes and some containers give no numbers: such processes are left out.
+    Windows (WDDM) tells no bytes and some containers tell no numbers: such processes are left out.
     """
     found, ours = _processes(device)
     others = [OtherProcess(_name(one.number), one.used_bytes or 0) for one in found
@@ -56,7 +56,7 @@ def _can_be_us(
     This process has what torch and dynamic VRAM hold, and a context. Others have at most the rest,
     so a process that has more than the rest is certainly this one.
     """
-    if _has_host_numbers() and (own := [one for one in found if one.number == os.getpid()]):
+    if _has_machine_numbers() and (own := [one for one in found if one.number == os.getpid()]):
         return own
     held = min(memory.held_bytes or 0 for memory in (before, after))
     fits = [one for one in found if (one.used_bytes or 0) >= held]
@@ -68,19 +68,19 @@ def _can_be_us(
 
 
 @lru_cache(maxsize=1)
-def _has_host_numbers() -> bool:
+def _has_machine_numbers() -> bool:
     """Return whether process numbers are those of the machine, so that there is no container."""
     if sys.platform != "linux":
         return True
     try:
-        return os.stat("/proc/self/ns/pid").st_ino == HOST_NAMESPACE
+        return os.stat("/proc/self/ns/pid").st_ino == FIRST_NAMESPACE
     except OSError:
         return False
 
 
 def _name(number: int) -> str:
-    if not _has_host_numbers():
-        return f"PID {number} (host)"
+    if not _has_machine_numbers():
+        return f"PID {number} outside of the container"
     try:
         return f"{psutil.Process(number).name()} ({number})"
     except psutil.Error:

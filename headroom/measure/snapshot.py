@@ -66,7 +66,7 @@ class DeviceMemory:
 
     @property
     def left_bytes(self) -> int | None:
-        """Bytes that the driver can still give to this process, up to its ceiling."""
+        """Bytes that this process can still get from the driver, up to its ceiling."""
         if self.driver_free_bytes is None or self.ceiling is None:
             return self.driver_free_bytes
         left = self.ceiling.left_bytes(self.reserved_bytes or 0, self.dynamic_bytes or 0)

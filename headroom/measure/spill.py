@@ -92,7 +92,7 @@ class _Counter:
             raise OSError(f"Windows has no counter {COUNTER}")
 
     def read(self) -> Samples | None:
-        """Return the bytes of each instance; None if Windows gives none."""
+        """Return the bytes of each instance; None if Windows has none."""
         if self._pdh.PdhCollectQueryData(self._query):
             return None
         size, count = ctypes.c_uint32(), ctypes.c_uint32()

@@ -26,7 +26,7 @@ class FoundModel:
 
     @property
     def modules(self) -> list[torch.nn.Module]:
-        """The nn.Modules that hold the weights."""
+        """The nn.Modules with the weights."""
         if self.kind == "patcher":
             return [self.handle.model]
         if self.kind == "pipeline":

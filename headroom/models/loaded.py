@@ -34,8 +34,8 @@ _KINDS = (
 class LoadedModel:
     """One set of weights that ComfyUI has loaded. `loaded_bytes` counts what is on its GPU.
 
-    `file`: the name of its file, None if ComfyUI does not remember it. `patcher`: gives its patcher
-    while that exists.
+    `file`: the name of its file, None if ComfyUI does not remember it. `patcher`: returns its
+    patcher while that exists.
     """
 
     id: str

@@ -81,7 +81,7 @@ def _unload_patcher(model: FoundModel) -> Unloaded:
 def _is_moved_by_its_pack(patcher: Any, host: Any) -> bool:
     """Return whether a model that ComfyUI has not loaded, and would keep in RAM, is on a device.
 
-    Video wrappers use a patcher only to hold a model and its LoRAs.
+    Video wrappers use a patcher only to carry a model and its LoRAs.
     """
     keeps_in_ram = patcher.offload_device.type == "cpu" and not host.is_dynamic(patcher)
     return keeps_in_ram and device_bytes([patcher.model]) > 0

@@ -22,7 +22,7 @@ Line = list[float | None]
 
 
 def report_image(run: Run | None) -> torch.Tensor:
-    """Return a run's record with samples (as `run_json` gives it) as an IMAGE.
+    """Return a run's record with samples (as `run_json` returns it) as an IMAGE.
 
     float32 in 0..1 of shape [1, 640, 1200, 3]; smaller where nothing was recorded, with a sentence.
     """

@@ -100,7 +100,7 @@ def traced(
     least_mib = SHARE_FOUND * found[0].bytes_a_run * found[0].runs / MIB
     for part in held.get("packs", ()):
         of_pack = [one for one in found if pack_of(one.class_type) == part["pack"]]
-        if pack_of(part["holder"]) is not None:  # the object of a node, which holds for this node
+        if pack_of(part["holder"]) is not None:  # the object of a node keeps data for this node
             of_pack = [one for one in of_pack if one.class_type == part["holder"]]
         if part["mib"] >= least_mib and of_pack:
             own = [one for one in of_pack if one.class_type == part["holder"]] or [

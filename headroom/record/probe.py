@@ -68,7 +68,7 @@ class Probe:
         and unloaded.
         """
         if borrowed.kept:  # a call that does nothing would take as long again
-            borrowed.let_go()
+            borrowed.drop_all()
         at, last = self._clock(), self._last
         if not 0 <= at - self._told_at < QUICK_SECONDS:
             self._in_a_row = -1

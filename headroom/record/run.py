@@ -188,7 +188,7 @@ class Run:
         self.nodes.settle(outcome.failed_node_id, outcome.cached_node_ids, interrupted)
 
     def guessed_outcome(self) -> Outcome:
-        """Return the outcome as the record shows it: the history with the outcome was cleared."""
+        """Return the outcome that the record suggests: ComfyUI's history of it was cleared."""
         ended = all(one.status in ("done", "cached") for one in self.nodes.records.values())
         return Outcome("success" if ended else "error")
 

@@ -33,7 +33,7 @@ def record_json(run: dict[str, Any] | None) -> str:
 
 
 def record_text(run: dict[str, Any] | None) -> str:
-    """Return a run's record (as `run_json` gives it) as text: totals, then one line a node."""
+    """Return a run's record (as `run_json` returns it) as text: totals, then one line a node."""
     if run is None:
         return NOT_RECORDED
     used, end = _used(run), " so far" if run["status"] == "running" else f", {run['status']}"

@@ -34,7 +34,7 @@ def make_rescue(outputs_of: Callable[[str], Path | None]) -> Rescue:
 
 
 def _empty(free_ram: bool) -> None:
-    """Unload all models; with `free_ram` free all RAM that can be freed; models go to disk."""
+    """Unload all models; with `free_ram` move them to disk, and free all RAM that can be freed."""
     purge("all models", free_ram=free_ram)
     if free_ram:
         everything = ram_total_bytes()

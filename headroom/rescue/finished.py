@@ -70,7 +70,7 @@ class Finished:
             _Writing(folder, min(self.limit_bytes, room), self._mark(prompt)).write(
                 graph, setup, self.host.values_of(caches, prompt_id, prompt),
                 self.host.turn_values(caches, failed_id, turns))
-        except Exception:  # values of any pack: the rerun is worth more than its files
+        except Exception:  # of any pack: it must not cost the rerun
             log.warning("[Headroom] finished outputs are not kept on disk for the rerun",
                         exc_info=True)
 

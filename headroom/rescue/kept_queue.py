@@ -198,7 +198,7 @@ class KeptQueue:
                 fit.append((one, self._host.validated(one.prompt_id, one.prompt, one.outputs)))
             except ValueError as error:
                 refuse(one.prompt_id, str(error))
-            except Exception as error:  # of any pack: it costs no other prompt
+            except Exception as error:  # of any pack: it must not cost the other prompts
                 log.exception("[Headroom] ComfyUI could not validate a prompt")
                 refuse(one.prompt_id, str(error) or type(error).__name__)
         with self._lock:

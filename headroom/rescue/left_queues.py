@@ -39,7 +39,7 @@ def one_at_a_time(folder: Path, wait_seconds: float = 0.0) -> Iterator[None]:
     """Make the folder, and keep out other servers that start: to them a file that is not locked yet
     would look as if a server had left it empty. Raises OSError, DatabaseError.
 
-    On a network drive without locks it waits in vain.
+    On a network drive without locks this has no effect.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.closing(opened(folder / STARTING, wait_seconds)) as lock:

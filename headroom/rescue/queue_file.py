@@ -157,7 +157,7 @@ class QueueFile:
                 for prompt_id, number, running, content in rows]
 
     def samples(self) -> list[Sample]:
-        """Return memory in the last minutes as it was written (a clock can go back)."""
+        """Return the samples of the last minutes, in the order of writing (a clock can go back)."""
         rows = self._base.execute("SELECT at, node_id, rss_bytes, room_bytes FROM sample "
                                   "ORDER BY rowid")
         return [Sample(float(at), None if node_id is None else str(node_id), int(rss), int(room))

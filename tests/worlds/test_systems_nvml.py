@@ -31,7 +31,7 @@ def on_card(monkeypatch):
     """Put processes on a card of which this process holds 22,000 of 24,000 MiB."""
 
     def put(*processes, in_container=True, **memory):
-        monkeypatch.setattr(module, "_has_host_numbers", lambda: not in_container)
+        monkeypatch.setattr(module, "_has_machine_numbers", lambda: not in_container)
         figures = {"total": 24_000, "allocated": 21_000, "reserved": 22_000, **memory}
         figures.setdefault("driver_free", max(0, figures["total"] - sum(
             mib or 0 for _, mib in processes)))
@@ -57,20 +57,21 @@ def test_in_a_container_nobody_is_told_to_close_comfyui_itself(on_card):
 def test_in_a_container_another_process_is_named_by_the_hosts_number(on_card):
     on_card((HOSTS_ID, 22_528), (4242, 1_000))
     text, others = told()
-    assert text.startswith("closing PID 4242 (host), which holds 1,000.0 MiB of the same GPU")
-    assert others == {"PID 4242 (host)": 1_000}
+    assert text.startswith("closing PID 4242 outside of the container, which holds 1,000.0 MiB of "
+                           "the same GPU")
+    assert others == {"PID 4242 outside of the container": 1_000}
 
 
 def test_a_process_is_named_only_where_it_cannot_be_this_one(on_card):
     on_card((HOSTS_ID, 2_400), (4242, 9_000), allocated=1_000, reserved=2_000)
     assert told()[1] == {}  # either could be this process, which may hold more than torch knows
     on_card((HOSTS_ID, 9_500), (4242, 2_000), allocated=1_000, reserved=9_000)
-    assert told()[1] == {"PID 4242 (host)": 2_000}
+    assert told()[1] == {"PID 4242 outside of the container": 2_000}
 
 
 def test_a_process_with_our_number_by_chance_is_named_all_the_same(on_card):
     on_card((os.getpid(), 1_000), (HOSTS_ID, 22_528))
-    assert told()[1] == {f"PID {os.getpid()} (host)": 1_000}
+    assert told()[1] == {f"PID {os.getpid()} outside of the container": 1_000}
 
 
 @pytest.mark.parametrize("processes", [
@@ -91,7 +92,7 @@ def test_outside_of_containers_the_process_number_decides(on_card):
 
 
 @pytest.mark.parametrize(("platform", "inode", "are_the_hosts"), [
-    ("linux", module.HOST_NAMESPACE, True),
+    ("linux", module.FIRST_NAMESPACE, True),
     ("linux", 4026532999, False),
     ("linux", None, False),  # sandboxes without that file
     ("win32", None, True),
@@ -104,7 +105,7 @@ def test_a_container_is_told_by_its_namespace(monkeypatch, platform, inode, are_
 
     monkeypatch.setattr(module, "sys", SimpleNamespace(platform=platform))
     monkeypatch.setattr(module, "os", SimpleNamespace(stat=stat))
-    assert module._has_host_numbers.__wrapped__() is are_the_hosts
+    assert module._has_machine_numbers.__wrapped__() is are_the_hosts
 
 
 def test_a_process_that_ends_meanwhile_is_named_by_its_number(on_card, monkeypatch):
@@ -159,14 +160,15 @@ sys.path[:0] = [{str(ROOT)!r}]
 import torch
 from headroom.measure import other_processes as module
 kept = torch.ones(200 << 18, device="cuda")
-module._has_host_numbers = lambda: False
+module._has_machine_numbers = lambda: False
 print([(one.name, one.used_bytes >> 20) for one in module.other_processes(kept.device)])
 """
 
 
 @pytest.mark.fakecuda
 @pytest.mark.skipif(bool(fakecuda.why_not()), reason=fakecuda.why_not() or "")
-@pytest.mark.parametrize(("other_mib", "told"), [(0, []), (90, [("PID 9000002 (host)", 90)])])
+@pytest.mark.parametrize(("other_mib", "told"), [
+    (0, []), (90, [("PID 9000002 outside of the container", 90)])])
 def test_torch_and_nvml_of_a_cuda_build_agree_on_who_this_process_is(tmp_path, other_mib, told):
     script, ledger = tmp_path / "script.py", str(tmp_path / "ledger")
     script.write_text(SCRIPT, encoding="utf-8")

@@ -9,8 +9,9 @@ def test_data_lie_in_the_file_in_their_order_and_aligned(tmp_path):
     contents = [torch.arange(size, dtype=torch.int32).to(torch.uint8) for size in (5, 4096, 0, 130)]
     slots = write(tmp_path, contents)
     for data, slot in zip(contents, slots, strict=True):
-        assert slot.offset % 64 == 0 and slot.nbytes == data.numel() and slot.holds(data)
-    assert not slots[0].holds(contents[0] + 1) and not slots[-1].holds(torch.zeros(1000).byte())
+        assert slot.offset % 64 == 0 and slot.nbytes == data.numel() and slot.contains(data)
+    assert not slots[0].contains(contents[0] + 1)
+    assert not slots[-1].contains(torch.zeros(1000).byte())
 
 
 def test_a_private_file_has_no_name_and_writes_to_its_mapping_do_not_reach_it(tmp_path):
@@ -18,4 +19,4 @@ def test_a_private_file_has_no_name_and_writes_to_its_mapping_do_not_reach_it(tm
     (slot,) = write(tmp_path, [data])
     assert list(tmp_path.iterdir()) == []
     torch.frombuffer(slot.file.map(), dtype=torch.uint8).fill_(1)
-    assert slot.holds(data)
+    assert slot.contains(data)

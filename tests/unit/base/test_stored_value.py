@@ -86,7 +86,7 @@ def test_a_file_of_very_many_tensors_is_refused_at_once():
         from_bytes(with_tensors(entry, 10_001), KEY)
 
 
-def holds_itself():
+def contains_itself():
     value = {}
     value["self"] = [value]
     return value
@@ -100,12 +100,12 @@ def nested(depth):
 
 
 @pytest.mark.parametrize(("value", "text"), [
-    (holds_itself(), "holds itself"), (nested(20_000), "too deeply"),
+    (contains_itself(), "contains itself"), (nested(20_000), "too deeply"),
     ([torch.ones(1) for _ in range(10_001)], "10,000 tensors"),
     ([10**5000], "no safe form"), ({10**5000: 1}, "no safe form"),
     ([[torch.ones(1), {"hooks": object()}]], r"value\[0\]\[1\]\['hooks'\] is a object"),
-    ([torch.ones(2).to_sparse()], "safetensors cannot hold"),
-    ([torch.ones(2, dtype=torch.complex64)], "safetensors cannot hold"),
+    ([torch.ones(2).to_sparse()], "safetensors cannot store"),
+    ([torch.ones(2, dtype=torch.complex64)], "safetensors cannot store"),
     ({(1, 2): 3}, "no text or number"),
     ([{1, 2}], "is a set"),
 ])

@@ -95,7 +95,7 @@ def test_a_float16_overflow_is_refused_by_name_and_nothing_changes(module):
     with torch.no_grad():
         module.linear.weight[3, 5] = 1e5
     before = state(module)
-    with pytest.raises(ValueError, match=r"float16: linear\.weight holds 100000, .*bfloat16"):
+    with pytest.raises(ValueError, match=r"float16: linear\.weight contains 100000, .*bfloat16"):
         headroom.cast(module, "float16")
     assert same_state(module, before)
     assert headroom.cast(module, "bfloat16").value is not module

@@ -9,7 +9,7 @@ from support.hosts import Patcher
 from support.nets import SIZE, Net, is_near, rows
 
 import headroom
-from headroom.cast.functions import holds_a_part
+from headroom.cast.functions import reaches_a_part
 
 
 @pytest.fixture
@@ -128,5 +128,5 @@ def test_what_works_on_a_part_is_found_behind_functions_and_objects_and_not_behi
     def inject(_patcher):
         return manager.hooks
 
-    assert holds_a_part({"lora": [SimpleNamespace(inject=inject)]}, module)
-    assert not holds_a_part([Patcher(module), torch.nn.Linear(4, 4), lambda: None], module)
+    assert reaches_a_part({"lora": [SimpleNamespace(inject=inject)]}, module)
+    assert not reaches_a_part([Patcher(module), torch.nn.Linear(4, 4), lambda: None], module)

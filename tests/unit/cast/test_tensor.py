@@ -45,7 +45,7 @@ def test_views_with_holes_and_expanded_views_are_cast_too():
 def test_a_value_that_does_not_fit_is_refused_with_the_tensors_name(place):
     source = torch.ones(PIECE_VALUES + 6)
     source[place] = -70_000.0
-    message = r"^blocks\.3\.weight holds 70000, but float16 ends at 65504$"
+    message = r"^blocks\.3\.weight contains 70000, but float16 ends at 65504$"
     with pytest.raises(CastOverflow, match=message):
         cast_tensor("blocks.3.weight", source, torch.float16)
     with pytest.raises(CastOverflow, match=message):

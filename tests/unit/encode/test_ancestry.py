@@ -126,8 +126,8 @@ def test_a_class_that_wants_its_id_is_known_by_it(folder):
      r"node 1 \(Load\) names no file, or one that is in no models folder"),
     ({"1": {"class_type": "Load", "inputs": {"options": {"files": ["x.gguf"]}}}}, {},
      "one that is in no models folder"),
-    ({}, {"Load": ClassInfo(own_changes=True)}, r"what node 1 \(Load\) gives may differ from run"),
-    ({}, {"Lora": ClassInfo(is_new_code=True)}, r"what node 2 \(Lora\) gives may differ from run"),
+    ({}, {"Load": ClassInfo(own_changes=True)}, r"the result of node 1 \(Load\) may differ"),
+    ({}, {"Lora": ClassInfo(is_new_code=True)}, r"the result of node 2 \(Lora\) may differ"),
     ({}, {"Lora": ClassInfo(repeatable=False)}, "differ from run to run"),
     ({"1": {"class_type": "Load", "inputs": {"repo": "google/t5"}}}, {"Load": CUSTOM},
      "names no file"),
@@ -149,7 +149,7 @@ def test_a_node_that_decides_its_own_changes_is_known_by_its_mark(folder):
     assert identity(marked(["a"]), lookup) == identity(marked(["a"]), lookup)
     assert identity(marked(["a"]), lookup) != identity(marked(["b"]), lookup)
     problem = identify(marked([float("nan")]), "3", "clip", lookup).problem
-    assert problem == "what node 1 (Load) gives may differ from run to run"
+    assert problem == "the result of node 1 (Load) may differ from run to run"
 
 
 def test_a_custom_loader_with_a_file_and_custom_nodes_behind_it_are_fine(folder):

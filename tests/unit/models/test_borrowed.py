@@ -50,7 +50,7 @@ def looked_at(borrowed, died):
     other.end()
 
 
-@pytest.mark.parametrize("then", ["let_go", "prompt_leaves", "prompt_begins"])
+@pytest.mark.parametrize("then", ["drop_all", "prompt_leaves", "prompt_begins"])
 def test_a_model_that_another_thread_looked_at_is_deleted_in_the_prompts_thread(died, then):
     borrowed = Borrowed()
     borrowed.prompt_begins()
@@ -110,5 +110,5 @@ def test_a_list_of_the_models_holds_none_of_them(died, monkeypatch):
     entry.model = None
     del patcher
     assert died == []
-    borrowed.let_go()
+    borrowed.drop_all()
     assert died == [threading.get_ident()] and model.patcher() is None
