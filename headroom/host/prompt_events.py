@@ -10,9 +10,10 @@ No single hook of ComfyUI reports all this. These do, in the thread that runs pr
   of the loop or at the loop's end, we put in the empty one from then on, on this ComfyUI too.
 - A task that only waits is cancelled when `asyncio.run` ends the prompt's event loop. We keep a
   reference to it: the loop has weak ones, and the garbage collector would delete the task.
-- An error exists only while it is handled; ComfyUI then writes it to its log. After the history of
-  a prompt is written, ComfyUI logs how long the prompt took. If the log is silenced we receive
-  neither, and the recorder notices the end a moment later.
+- An error exists only while it is handled; ComfyUI then writes it to its log (`execute` logs an
+  interrupt as information). After the history of a prompt is written, ComfyUI logs how long the
+  prompt took. If the log is silenced we receive neither, and the recorder notices the end a moment
+  later.
 
 Cache providers (from 0.17 on) are called at a prompt's beginning and end. But with one registered,
 ComfyUI hashes each node with all nodes before it, three times: 200 nodes that do nothing took 4
@@ -224,7 +225,8 @@ class _LogReader(logging.Handler):
         try:
             if record.funcName == "prompt_worker":
                 self._prompt_is_over()
-            elif record.levelno >= logging.WARNING and record.name != log.name:
+            elif record.name != log.name and (
+                    record.levelno >= logging.WARNING or record.funcName == "execute"):
                 error = sys.exc_info()[1]
                 if error is not None:
                     self._error_is_handled(error)

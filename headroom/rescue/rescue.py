@@ -11,6 +11,7 @@ from typing import Any
 
 from ..base.node_types import Registry
 from ..base.said import NotKnown, Refused, joined, sentence_of
+from ..host.adapter import guard_host
 from ..measure.journal import Entry, OomAttempt
 from ..models.loaded import LoadedModel
 from . import words
@@ -61,9 +62,14 @@ class Rescue:
             self.finished.prompt_begins(prompt_id, item[2])
 
     def error_is_handled(self, error: BaseException) -> None:
-        """ComfyUI handles an error: note what holds the memory before everything is unloaded."""
+        """ComfyUI handles an error: note what holds the memory before everything is unloaded.
+
+        An interrupt leaves garbage too.
+        """
         self._leaves_garbage = True
-        if self._running is not None:
+        guard = guard_host()
+        is_interrupt = guard is not None and guard.is_interrupt(error)
+        if self._running is not None and not is_interrupt:
             self._running.fails(error, self.host, self.models)
 
     def note(self, entry: Entry) -> None:

@@ -53,16 +53,18 @@ class OomOnce(_Node):
 
 
 class OomHolds(_Node):
-    """Fails with `mib` of tensors on the GPU in its frame, by another error than out of memory."""
+    """Ends with `mib` of tensors on the GPU in its frame: by an error, or as if interrupted."""
 
     OUTPUT_NODE = True
 
     @classmethod
     def INPUT_TYPES(cls):
-        return {"required": {"mib": ("INT", {})}}
+        return {"required": {"mib": ("INT", {}), "interrupted": ("BOOLEAN", {})}}
 
-    def execute(self, mib):
+    def execute(self, mib, interrupted):
         held = torch.zeros(mib << 20, dtype=torch.uint8, device=mm.get_torch_device())
+        if interrupted:
+            raise mm.InterruptProcessingException
         raise RuntimeError(f"cannot go on with {held.numel()} bytes")
 
 
