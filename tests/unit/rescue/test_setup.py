@@ -2,7 +2,7 @@
 
 import pytest
 from support.guard_prompts import node, picture
-from support.rescue_bench import PROMPT, Bench
+from support.rescue_bench import PROMPT
 
 from headroom.base.graph import Graph
 from headroom.host.types import Cached
@@ -10,11 +10,6 @@ from headroom.rescue.setup import unfinished
 
 NAN = float("nan")
 FINISHED = {"failed": "3", "executed": ("1", "2")}
-
-
-@pytest.fixture
-def bench():
-    return Bench()
 
 
 def said_of(bench, prompt=PROMPT, **how):
