@@ -5,12 +5,18 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
+
 import fakecuda
 from fakecuda import FakeCuda
 
 from .warm import WarmPythons
 
 ROOT = Path(__file__).resolve().parents[2]
+NEEDS_FAKE_CUDA = [  # the marks of a test file
+    pytest.mark.fakecuda,
+    pytest.mark.skipif(bool(fakecuda.why_not()), reason=fakecuda.why_not() or ""),
+]
 START = f"""
 import json, sys, torch
 from pathlib import Path

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from headroom.actions import make_room as module
-from headroom.actions.make_room import make_room
+from headroom.actions.make_room import SETTING, VARIABLE, make_room, wanted_bytes
 from headroom.base.device import MIB
 
 
@@ -47,3 +47,14 @@ def test_without_comfyui_the_heap_is_left(ram, monkeypatch):
     monkeypatch.setattr(module, "current_host", lambda: None)
     ram.gains = {"heap": 5}
     assert [step.action for step in make_room(100 * MIB)] == ["ram heap"]
+
+
+@pytest.mark.parametrize("total_gib, wanted_mib", [(16, 327), (24, 491), (128, 1024)])
+def test_by_itself_it_keeps_two_percent_and_at_most_one_gib_free(
+    monkeypatch, total_gib, wanted_mib
+):
+    monkeypatch.setattr(module, "ram_total_bytes", lambda: total_gib * 1024 * MIB)
+    assert wanted_bytes({}, {}) // MIB == wanted_mib
+    assert wanted_bytes({VARIABLE: "many"}, {}) // MIB == wanted_mib
+    assert wanted_bytes({}, {SETTING: False}) == 0
+    assert wanted_bytes({VARIABLE: "5"}, {SETTING: False}) == 5 * MIB

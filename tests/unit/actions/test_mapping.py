@@ -89,19 +89,6 @@ def test_no_file_that_others_can_reach_is_behind_a_mapped_weight(tmp_path):
     assert path.endswith("(deleted)")
 
 
-def test_offloading_again_writes_nothing_and_the_disk_holds_one_copy(tmp_path):
-    module = torch.nn.Linear(1024, 1024, bias=False)
-    expected, size = state(module), module.weight.nbytes
-    first = map_modules([module], tmp_path)
-    assert first.written_bytes == size
-    assert map_modules([module], tmp_path) == Mapped(size, 0, 0)
-    for _ in range(3):
-        module.weight.data = module.weight.data.clone()  # as after a visit on the GPU
-        assert map_modules([module], tmp_path) == Mapped(0, size, 0)
-    assert_same(module, expected)
-    assert len(open_files(tmp_path)) == 1
-
-
 def test_changed_weights_replace_the_scratch_file(tmp_path):
     module = torch.nn.Linear(1024, 1024, bias=False)
     for value in range(3):
@@ -148,16 +135,6 @@ def test_a_part_of_a_model_that_was_offloaded_with_the_whole_is_not_written_agai
     for module in modules:
         module.weight.data = module.weight.data.clone()
     assert map_modules(modules[1:], tmp_path).written_bytes == 0
-
-
-@pytest.mark.parametrize("inference", [True, False])
-def test_it_works_inside_and_outside_inference_mode(tmp_path, inference):
-    with torch.inference_mode():
-        module = torch.nn.Linear(64, 64)
-        expected = state(module)
-    with torch.inference_mode(inference):
-        map_modules([module], tmp_path)
-        assert_same(module, expected)
 
 
 @pytest.mark.parametrize("made", [True, False], ids=["made in inference", "made outside"])

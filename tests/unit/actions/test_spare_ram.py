@@ -1,5 +1,7 @@
 """Which models go to disk when RAM is short, in which order, and how a move can fail."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from support.hosts import Host, Patcher
@@ -106,3 +108,19 @@ def test_on_a_device_that_shares_its_memory_with_the_cpu_what_it_holds_is_room_t
     monkeypatch.setattr(spare_module, "shares_ram", lambda device: True)
     spare_ram(GIB, lambda patcher: patcher is used)
     assert ram["moved"] == ["loaded"]
+
+
+def test_a_model_is_used_when_a_prompt_of_the_queue_names_its_file(monkeypatch, tmp_path):
+    named, other = tmp_path / "named.safetensors", tmp_path / "other.safetensors"
+    of = {"one": [named], "two": [other]}
+    host = SimpleNamespace(source_files=lambda patcher: of.get(patcher, []))
+    monkeypatch.setattr(spare_module, "current_host", lambda: host)
+    files, asked = {"named.safetensors": [named]}, []
+    monkeypatch.setattr(spare_module, "host_registry", lambda: SimpleNamespace(
+        files_named=lambda name: asked.append(name) or files.get(name, [])))
+    is_used = spare_module.used_by([
+        {"1": {"class_type": "Load", "inputs": {"name": "named.safetensors"}}, "2": "no node"}
+    ] * 1000)
+    assert [is_used(name) for name in ("one", "two", "unknown")] == [True, False, None]
+    assert asked == ["named.safetensors"]  # a search in all models folders
+    assert not spare_module.used_by([])("unknown")

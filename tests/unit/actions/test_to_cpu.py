@@ -155,12 +155,6 @@ def test_a_model_output_of_transformers_keeps_its_two_faces():
     assert_moved(value.last_hidden_state, original.last_hidden_state)
 
 
-def test_a_tensor_that_appears_twice_is_copied_once():
-    tensor = torch.ones(8)
-    done = to_cpu({"a": tensor, "b": [tensor]})
-    assert done.tensors == 1 and done.value["a"] is done.value["b"][0]
-
-
 def test_unknown_objects_are_passed_through_and_named():
     tensor = torch.ones(2)
     unknown = {"control": Unknown(), "deque": deque([tensor]), "set": {tensor},

@@ -27,15 +27,17 @@ def reading(at, held_mib=0, others_mib=100, is_dynamic=False, strain=None):
     return Reading(at, 0, (use,), models, strain)
 
 
-def run_of(prompt_id, seconds, before=(4000,), after=(4000,), entries=(), status="success"):
+def run_of(prompt_id, seconds, before=(4000,), after=(4000,), entries=(), amid=None):
     run = Run(prompt_id, ("cuda:0",), reading(0), float(len(prompt_id)), NodeTable(
         lambda node_id: NodeLabel(node_id, "KSampler", "KSampler", node_id)))
     run.node_starts("3", reading(1, *before))
+    if amid is not None:
+        run.observe(reading(2, 4000, strain=amid))
     run.node_finishes("3", reading(1 + seconds, *after))
     for entry in entries:
         run.note(2.0, entry)
     run.end(reading(1 + seconds))
-    run.settle(Outcome(status))
+    run.settle(Outcome("success"))
     return run
 
 
@@ -83,12 +85,7 @@ def test_each_difference_is_named_with_its_figure(how, why):
      "second), and 0.0 MiB in 0.0 s in the earlier run"),
 ])
 def test_swap_and_disk_that_slowed_the_node_are_named(strain, why):
-    run = Run("c", ("cuda:0",), reading(0), 0.0, NodeTable(
-        lambda node_id: NodeLabel(node_id, "KSampler", "KSampler", node_id)))
-    run.node_starts("3", reading(1, 4000))
-    run.observe(reading(2, 4000, strain=Strain(0, 0, 0)))
-    run.node_finishes("3", reading(32, 4000, strain=strain))
-    run.settle(Outcome("success"))
+    run = run_of("c", 31, after=(4000, 100, False, strain), amid=Strain(0, 0, 0))
     [text] = told(run, [run_of("a", 10)])
     assert text.partition("earlier run: ")[2] == why
 

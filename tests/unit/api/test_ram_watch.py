@@ -6,9 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headroom.actions import make_room as room_module
-from headroom.actions import spare_ram as spare_module
-from headroom.actions.make_room import SETTING, VARIABLE, Step, wanted_bytes
+from headroom.actions.make_room import VARIABLE, Step, wanted_bytes
 from headroom.actions.spare_ram import Spared
 from headroom.api import ram_watch as watch_module
 from headroom.api.gate import Gate
@@ -102,17 +100,6 @@ def test_turned_off_it_reads_nothing(monkeypatch, spared):
     found.before_node("p", "1")
     look(found)
     assert spared["calls"] == 0
-
-
-@pytest.mark.parametrize("total_gib, wanted_mib", [(16, 327), (24, 491), (128, 1024)])
-def test_by_itself_it_keeps_two_percent_and_at_most_one_gib_free(
-    monkeypatch, total_gib, wanted_mib
-):
-    monkeypatch.setattr(room_module, "ram_total_bytes", lambda: total_gib * GIB)
-    assert wanted_bytes({}, {}) // MIB == wanted_mib
-    assert wanted_bytes({VARIABLE: "many"}, {}) // MIB == wanted_mib
-    assert wanted_bytes({}, {SETTING: False}) == 0
-    assert wanted_bytes({VARIABLE: "5"}, {SETTING: False}) == 5 * MIB
 
 
 @pytest.fixture
@@ -328,28 +315,6 @@ def test_an_error_while_room_is_made_never_costs_the_prompt(monkeypatch, caplog,
     monkeypatch.setattr(watch_module, "spare_ram", fails)
     watch().before_prompt()
     assert "room could not be made" in caplog.text
-
-
-class Files:
-    def __init__(self, **files):
-        self.files = files
-
-    def source_files(self, patcher):
-        return self.files.get(patcher, [])
-
-
-def test_a_model_is_used_when_a_prompt_of_the_queue_names_its_file(monkeypatch, tmp_path):
-    named, other = tmp_path / "named.safetensors", tmp_path / "other.safetensors"
-    monkeypatch.setattr(spare_module, "current_host", lambda: Files(one=[named], two=[other]))
-    files, asked = {"named.safetensors": [named]}, []
-    monkeypatch.setattr(spare_module, "host_registry", lambda: SimpleNamespace(
-        files_named=lambda name: asked.append(name) or files.get(name, [])))
-    is_used = spare_module.used_by([
-        {"1": {"class_type": "Load", "inputs": {"name": "named.safetensors"}}, "2": "no node"}
-    ] * 1000)
-    assert [is_used(name) for name in ("one", "two", "unknown")] == [True, False, None]
-    assert asked == ["named.safetensors"]  # a search in all models folders
-    assert not spare_module.used_by([])("unknown")
 
 
 class Amid:

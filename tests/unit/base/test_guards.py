@@ -28,7 +28,7 @@ def left(found):
     return [(wire.taker, wire.input, wire.given) for wire in found.left]
 
 
-def test_every_model_on_its_way_into_a_node_that_uses_it_gets_one_guard():
+def test_every_model_on_its_way_into_a_node_that_uses_it_gets_one_guard_with_all_its_inputs():
     found = guarded(picture())
     assert guards(found) == {
         "headroom-guard-1-1": ["1", 1], "headroom-guard-1-0": ["1", 0],
@@ -39,6 +39,9 @@ def test_every_model_on_its_way_into_a_node_that_uses_it_gets_one_guard():
     }
     assert found.prompt["5"]["inputs"]["vae"] == ["headroom-guard-1-2", 0]
     assert left(found) == []
+    assert found.prompt["headroom-guard-1-0"] == {
+        "class_type": "HeadroomOOMGuard", "inputs": {"model": ["1", 0], **GUARD_INPUTS},
+        "_meta": {"title": "OOM Guard"}}
 
 
 def test_a_vae_that_a_patcher_uses_is_guarded_and_the_patch_goes_with_its_model():
@@ -69,18 +72,13 @@ def test_texts_and_latents_of_a_loader_that_makes_all_of_them_are_no_models_with
     assert left(found) == []
 
 
-def test_a_guard_has_every_input_of_its_class_and_a_title():
-    new = guarded(picture()).prompt["headroom-guard-1-0"]
-    assert new["class_type"] == "HeadroomOOMGuard"
-    assert new["inputs"] == {"model": ["1", 0], **GUARD_INPUTS}
-    assert new["_meta"]["title"] == "OOM Guard"
-
-
-def test_two_takers_of_one_output_share_its_guard():
+def test_two_takers_of_one_output_share_its_guard_and_guarding_twice_is_guarding_once():
     prompt = {**picture(), "7": node("Encode", clip=["1", 1], text="y")}
     found = guarded(prompt)
     assert len(found.guards) == 3
     assert found.prompt["2"]["inputs"]["clip"] == found.prompt["7"]["inputs"]["clip"]
+    again = guarded(found.prompt)
+    assert again.prompt == found.prompt and again.guards == {}
 
 
 def test_a_node_that_only_patches_a_model_gets_no_guard_but_its_output_does():
@@ -102,21 +100,15 @@ def test_a_node_that_samples_and_hands_its_model_on_is_a_user():
     node("Reroute", **{"": ["1", 0]}), node("Match", value=["1", 0]),
     node("Switch", on=["1", 0], off=["9", 0]), node("GoneForGood", model=["1", 0]),
 ])
-def test_behind_a_node_of_any_type_the_taker_says_what_comes(hop):
-    prompt = {**picture(), "7": hop, "9": node("Checkpoint")}
-    prompt["4"]["inputs"]["model"] = ["7", 0]
-    found = guarded(prompt)
-    assert found.prompt["7"] is prompt["7"]
-    assert found.prompt["4"]["inputs"]["model"] == ["headroom-guard-7-0", 0]
-
-
-def test_a_chain_of_reroutes_is_followed_to_its_end():
-    prompt = {**picture(), "7": node("Reroute", **{"": ["1", 0]}),
-              "8": node("Reroute", **{"": ["7", 0]})}
-    prompt["4"]["inputs"]["model"] = ["8", 0]
-    found = guarded(prompt)
-    assert found.prompt["4"]["inputs"]["model"] == ["headroom-guard-8-0", 0]
-    assert ["7", 0] not in guards(found).values()
+def test_behind_nodes_of_any_type_the_taker_says_what_comes(hop):
+    prompt = {**picture(), "7": hop, "8": node("Reroute", **{"": ["7", 0]}),
+              "9": node("Checkpoint")}
+    for last in "78":
+        prompt["4"]["inputs"]["model"] = [last, 0]
+        found = guarded(prompt)
+        assert found.prompt["7"] is prompt["7"]
+        assert found.prompt["4"]["inputs"]["model"] == [f"headroom-guard-{last}-0", 0]
+        assert last == "7" or ["7", 0] not in guards(found).values()
 
 
 def test_optional_inputs_unions_and_growing_inputs_are_guarded():
@@ -204,13 +196,6 @@ def test_a_model_merged_of_a_guarded_and_another_one_is_guarded():
               "8": node("Merge", model1=["9", 0], model2=["7", 0]), "9": node("Checkpoint")}
     prompt["4"]["inputs"]["model"] = ["8", 0]
     assert guarded(prompt).prompt["4"]["inputs"]["model"] == ["headroom-guard-8-0", 0]
-
-
-def test_guarding_twice_is_guarding_once():
-    once = guarded(picture()).prompt
-    again = guarded(once)
-    assert again.prompt == once
-    assert again.guards == {}
 
 
 def test_ids_are_stable_cannot_collide_and_hold_no_colon_of_a_subgraph():

@@ -74,26 +74,19 @@ def test_a_disk_that_is_full_in_the_middle_of_a_write_leaves_nothing_and_is_told
     assert stored(cache) is None and len(names(cache)) == 2
 
 
-def test_a_folder_that_may_only_be_read_serves_hits_and_takes_nothing(cache):
-    cache.folder.chmod(0o555)
+@pytest.mark.parametrize(("folder", "mode", "hits"), [
+    (lambda cache: cache.folder, 0o555, True), (lambda cache: cache.folder, 0o000, False),
+    (lambda cache: cache.folder.parent, 0o700, False),
+], ids=["only to be read", "not to be entered", "below one that is not to be entered"])
+def test_a_folder_that_refuses_takes_nothing_and_serves_hits_if_it_may_be_read(
+    cache, folder, mode, hits
+):
+    folder(cache).chmod(mode)
     with nobody():
-        assert cache.get(KEY) is not None
+        assert (cache.get(KEY) is not None) == hits
         assert stored(cache) == "the disk refused: Permission denied"
+    folder(cache).chmod(0o755)
     assert names(cache) == [f"{KEY}.safetensors"]
-
-
-def test_a_folder_that_may_not_be_entered_is_a_miss(cache):
-    cache.folder.chmod(0o000)
-    with nobody():
-        assert cache.get(KEY) is None
-        assert stored(cache) == "the disk refused: Permission denied"
-
-
-def test_a_folder_below_one_that_may_not_be_entered_is_a_miss(cache):
-    cache.folder.parent.chmod(0o700)
-    with nobody():
-        assert cache.get(KEY) is None
-        assert stored(cache) == "the disk refused: Permission denied"
 
 
 def test_a_file_in_place_of_the_folder_is_a_miss(tmp_path):

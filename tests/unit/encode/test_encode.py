@@ -71,19 +71,6 @@ def test_a_second_run_reads_everything_and_needs_no_encoder(lookup):
     assert "its loader did not run" in step(second, "encoder")
 
 
-def test_only_the_missing_prompts_are_encoded(lookup):
-    encode_to_cpu(Encoder(), ["a"], lookup=lookup)
-    encoder = Encoder()
-    encoded = encode_to_cpu(encoder, ["a", "bb"], lookup=again(lookup))
-    assert encoder.asked == ["bb"] and numbers(encoded) == [1, 2]
-    assert step(encoded, "disk cache").endswith("1 of 2 prompts read, 1 encoded and written")
-
-
-def test_another_encoder_does_not_see_them(lookup):
-    encode_to_cpu(Encoder(), ["a"], lookup=lookup)
-    assert not EmbeddingLookup(lookup.cache, "encoder 2").has_all(["a"])
-
-
 def test_an_embedding_that_cannot_be_stored_is_encoded_and_the_reason_given(lookup):
     encoder = Encoder({"hooks": object()})
     encoded = encode_to_cpu(encoder, ["a", "bb"], lookup=lookup)

@@ -41,28 +41,12 @@ def test_every_prompt_is_finished_once_and_those_too_large_for_small_servers_on_
     assert len(three.orders) <= 60 + 4  # each kind taught each small server's size once
 
 
-def test_a_finished_prompt_is_not_run_again_after_a_restart(farm):
-    prompts = [asked(n) for n in range(5)]
-    farm({"a": 1000}).run(prompts[:3])
-    again = farm({"a": 1000})
-    counts = again.run(prompts)
-    assert (counts.finished, counts.finished_before) == (2, 3)
-    seeds = [order.asked.prompt["1"]["inputs"]["seed"] for _, order in again.orders]
-    assert seeds == [3, 4]
-
-
 def test_a_result_in_place_counts_even_where_the_store_was_lost(farm, tmp_path):
     prompts = [asked(n) for n in range(3)]
     farm({"a": 1000}).run(prompts)
     for path in tmp_path.glob("farm.sqlite*"):
         path.unlink()
     assert farm({"a": 1000}).run(prompts).finished_before == 3
-
-
-def test_the_same_prompt_asked_for_twice_runs_once(farm):
-    one = farm({"a": 1000})
-    assert one.run([asked(1), asked(1), asked(1)]).finished == 1
-    assert len(one.orders) == 1
 
 
 def test_a_generator_that_repeats_the_same_prompts_for_ever_ends_once_they_are_finished(farm):
@@ -151,12 +135,6 @@ def test_a_prompt_that_fits_nowhere_fails_with_its_reason_and_the_others_finish(
     assert (counts.finished, counts.failed) == (1, 2)
     assert any("p1 failed: " in line and "on device" in line for line in two.heard.lines)
     assert len(two.orders) <= 5
-
-
-def test_a_failed_prompt_is_tried_again_by_the_next_run_of_the_farm(farm):
-    failing = farm({"a": 1000}, lambda s, order: order and Outcome("error", "x", Facts()))
-    assert failing.run([asked(1)]).failed == 1
-    assert farm({"a": 1000}).run([asked(1)]).finished == 1
 
 
 def test_a_prompt_that_no_server_that_is_left_may_have_fails_and_does_not_wait_for_ever(farm):

@@ -38,9 +38,10 @@ def opened(tmp_path, monkeypatch):
     monkeypatch.setattr("farm.seat.HEARD_SECONDS", 60)  # events are counted
     doors = []
 
-    def open_door(*comfies, **options):
-        doors.append(OpenDoor(tmp_path, [one.url for one in comfies], **options))
-        wait_until(lambda: set(doors[-1].states()) == {"idle"})
+    def open_door(*comfies, names=None, waits=True, **options):
+        doors.append(OpenDoor(tmp_path, names or [one.url for one in comfies], **options))
+        if waits:
+            wait_until(lambda: set(doors[-1].states()) == {"idle"})
         return doors[-1]
 
     yield open_door
@@ -156,19 +157,15 @@ def test_a_prompt_out_of_memory_moves_to_the_larger_server_and_its_kind_goes_the
     (900, True, "large", 0), (900, False, "large", 1), (9000, True, "large", 1),
     (100, True, "small", 1)])
 def test_a_new_kind_goes_by_a_servers_guess_where_that_is_wanted_and_a_larger_one_has_room(
-    servers, tmp_path, mib, guesses, ran_on, tried_on_small,
+    servers, opened, mib, guesses, ran_on, tried_on_small,
 ):
     small, large = servers(500, 4000)
-    door = OpenDoor(tmp_path, {"small": small.url, "large": large.url}, after_oom="move",
-                    guesses=guesses)
-    try:
-        wait_until(lambda: door.states() == ["idle", "idle"])
-        assert door.entry(door.queue(prompt(mib=mib)))["farm"]["server"] == ran_on
-        assert len(small.posts("/prompt")) == tried_on_small
-        assert door.entry(door.queue(prompt(mib=mib, seed=2)))["farm"]["server"] == ran_on
-        assert len(small.posts("/headroom/estimate")) == guesses
-    finally:
-        door.close()
+    door = opened(names={"small": small.url, "large": large.url}, after_oom="move",
+                  guesses=guesses)
+    assert door.entry(door.queue(prompt(mib=mib)))["farm"]["server"] == ran_on
+    assert len(small.posts("/prompt")) == tried_on_small
+    assert door.entry(door.queue(prompt(mib=mib, seed=2)))["farm"]["server"] == ran_on
+    assert len(small.posts("/headroom/estimate")) == guesses
 
 
 def test_a_prompt_that_every_server_refuses_is_refused_with_the_servers_own_words(servers, opened):
@@ -189,12 +186,10 @@ def test_an_error_of_its_own_is_told_at_once_and_the_prompt_is_not_tried_again(s
     assert len(first.posts("/prompt")) + len(second.posts("/prompt")) == 1
 
 
-def test_a_door_ends_soon_though_a_server_hangs(servers, tmp_path, monkeypatch):
+def test_a_door_ends_soon_though_a_server_hangs(servers, opened, monkeypatch):
     monkeypatch.setattr("farm.comfy.REQUEST_SECONDS", 0.5)
     [comfy] = servers(1000)
-    patient = Patience(start=600, silent=600, prompt=600)
-    door = OpenDoor(tmp_path, [comfy.url], patience=patient)
-    wait_until(lambda: door.states() == ["idle"])
+    door = opened(comfy, patience=Patience(start=600, silent=600, prompt=600))
     hold(door, comfy)
     comfy.silent.set()
     door.close()  # in seconds, or this test runs into the limit of the whole run
@@ -244,45 +239,39 @@ def test_a_server_that_falls_silent_gives_its_prompt_back(servers, opened):
 
 
 def test_a_server_that_may_sleep_starts_for_a_prompt_or_a_page_and_its_end_is_no_loss(
-    servers, tmp_path,
+    servers, opened,
 ):
     small, large = servers(500, 4000)
     names = {"small": small.url, "large": large.url}
-    door = OpenDoor(tmp_path, names, sleepers=set(names))
-    try:
-        assert door.states() == ["asleep", "asleep"] and not small.asked + large.asked
-        assert door.entry(door.queue(prompt(seed=1)))["farm"]["server"] == "small"
-        assert door.states() == ["idle", "asleep"]  # one prompt, one server
-        assert door.entry(door.queue(prompt(mib=3000)))["farm"]["server"] == "large"
-        for comfy in (small, large):
-            for heard in list(comfy.sockets.values()):
-                heard.shutdown(2)  # as where Ray Serve has ended them
-        wait_until(lambda: door.states() == ["asleep", "asleep"])
-        assert [one["losses"] for one in door.get("/farm")["servers"]] == [0, 0]
-        assert door.get("/object_info")["of"] == 500  # the page wants a server too
-        assert door.states()[1] == "asleep"
-    finally:
-        door.close()
+    door = opened(names=names, sleepers=set(names), waits=False)
+    assert door.states() == ["asleep", "asleep"] and not small.asked + large.asked
+    assert door.entry(door.queue(prompt(seed=1)))["farm"]["server"] == "small"
+    assert door.states() == ["idle", "asleep"]  # one prompt, one server
+    assert door.entry(door.queue(prompt(mib=3000)))["farm"]["server"] == "large"
+    for comfy in (small, large):
+        for heard in list(comfy.sockets.values()):
+            heard.shutdown(2)  # as where Ray Serve has ended them
+    wait_until(lambda: door.states() == ["asleep", "asleep"])
+    assert [one["losses"] for one in door.get("/farm")["servers"]] == [0, 0]
+    assert door.get("/object_info")["of"] == 500  # the page wants a server too
+    assert door.states()[1] == "asleep"
 
 
-def test_accepted_prompts_wait_for_a_server_that_is_not_there_yet(tmp_path):
+def test_accepted_prompts_wait_for_a_server_that_is_not_there_yet(opened):
     port = free_port()
-    door = OpenDoor(tmp_path, [f"http://127.0.0.1:{port}"])
-    try:
-        answer = door.post("/prompt", {"prompt": prompt(seed=4), "prompt_id": ID})
-        assert answer.status_code == 200
-        assert door.post("/prompt", {"prompt": prompt(seed=4), "prompt_id": ID}).json()[
-            "number"] == answer.json()["number"]
-        assert door.post("/prompt", {"prompt": prompt(seed=5), "prompt_id": ID}).status_code == 400
-        assert requests.get(door.url + "/object_info", timeout=ANSWER_SECONDS).status_code == 503
-        back = FakeComfy(1000, port)
-        assert door.entry(ID)["status"]["status_str"] == "success"
-        back.stop()
-    finally:
-        door.close()
+    door = opened(names=[f"http://127.0.0.1:{port}"], waits=False)
+    answer = door.post("/prompt", {"prompt": prompt(seed=4), "prompt_id": ID})
+    assert answer.status_code == 200
+    assert door.post("/prompt", {"prompt": prompt(seed=4), "prompt_id": ID}).json()[
+        "number"] == answer.json()["number"]
+    assert door.post("/prompt", {"prompt": prompt(seed=5), "prompt_id": ID}).status_code == 400
+    assert requests.get(door.url + "/object_info", timeout=ANSWER_SECONDS).status_code == 503
+    back = FakeComfy(1000, port)
+    assert door.entry(ID)["status"]["status_str"] == "success"
+    back.stop()
 
 
-def test_a_door_that_comes_back_goes_on_and_queues_nothing_twice(servers, opened, tmp_path):
+def test_a_door_that_comes_back_goes_on_and_queues_nothing_twice(servers, opened):
     [comfy] = servers(1000)
     door = opened(comfy)
     done = door.queue(prompt(seed=1))
@@ -293,45 +282,28 @@ def test_a_door_that_comes_back_goes_on_and_queues_nothing_twice(servers, opened
     waiting = door.queue(prompt(seed=3))
     door.close()
     comfy.goes_on.set()
-    again = OpenDoor(tmp_path, [comfy.url])
-    try:
-        assert [again.entry(one)["status"]["status_str"] for one in (done, running, waiting)] == [
-            "success"] * 3
-        assert len(comfy.posts("/prompt")) == 3
-    finally:
-        again.close()
+    again = opened(comfy, waits=False)
+    assert [again.entry(one)["status"]["status_str"] for one in (done, running, waiting)] == [
+        "success"] * 3
+    assert len(comfy.posts("/prompt")) == 3
 
 
-def test_prompts_of_a_server_that_left_the_farm_are_run_by_another(servers, opened, tmp_path):
-    left, other = servers(1000, 1000)
-    door = opened(left)
-    running = hold(door, left)
-    door.close()
-    again = OpenDoor(tmp_path, [other.url])
-    try:
-        wait_until(lambda: other.prompts)
-        again.post("/interrupt", {})
-        assert again.entry(running)
-    finally:
-        again.close()
-
-
-@pytest.mark.parametrize("sleepers", [(), ("other",), ("ran", "other")])
-def test_prompts_of_a_server_that_does_not_come_back_are_run_by_another_at_once(
-    servers, tmp_path, sleepers,
+@pytest.mark.parametrize("stays, sleepers", [
+    (False, ()), (True, ()), (True, ("other",)), (True, ("ran", "other")),
+])
+def test_prompts_of_a_server_that_left_the_farm_or_does_not_come_back_are_run_by_another(
+    servers, opened, stays, sleepers,
 ):
     ran, other = servers(1000, 1000)
-    door = OpenDoor(tmp_path, {"ran": ran.url})
-    door.queue(prompt(seconds=100))
-    wait_until(lambda: ran.prompts)
+    door = opened(names={"ran": ran.url})
+    running = hold(door, ran)
     door.close()
     ran.silent.set()  # it is looked for until it has said nothing for a second
-    again = OpenDoor(tmp_path, {"ran": ran.url, "other": other.url}, sleepers=sleepers,
-                     patience=IMPATIENT)
-    try:
-        wait_until(lambda: other.prompts)
-    finally:
-        again.close()
+    again = opened(names={**({"ran": ran.url} if stays else {}), "other": other.url}, waits=False,
+                   sleepers=sleepers, patience=IMPATIENT)
+    wait_until(lambda: other.prompts)
+    again.post("/interrupt", {})
+    assert again.entry(running)
 
 
 def test_uploads_and_free_reach_every_server_and_the_rest_one(servers, opened):

@@ -1,21 +1,11 @@
 """PyTorch computes on the fake driver: the memory that it takes, and the results."""
 
 import pytest
-from support.cuda_scripts import script_runner
+from support.cuda_scripts import NEEDS_FAKE_CUDA
 
-import fakecuda
-
-pytestmark = [
-    pytest.mark.fakecuda,
-    pytest.mark.skipif(bool(fakecuda.why_not()), reason=fakecuda.why_not() or ""),
-]
+pytestmark = NEEDS_FAKE_CUDA
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def run(tmp_path):
-    return script_runner(tmp_path)
 
 
 def test_a_context_and_a_workspace_cost_what_was_set(run):

@@ -61,20 +61,12 @@ def test_an_adapter_without_patcher_gives_its_bare_module_also_behind_a_controln
     assert patcher in found and adapter.t2i_model in found
 
 
-def test_clones_of_one_model_are_one_model():
-    original = Patcher()
-    assert handles([original, Patcher(original.model)]) == [original]
-
-
-def test_models_named_by_patches_are_found():
-    ip_adapter = Patcher()
-    patcher = Patcher(behind=[ip_adapter])
-    assert handles(patcher) == [patcher, ip_adapter]
-
-
-def test_a_second_patcher_in_an_object_is_found():
-    main, extra = Patcher(), Patcher()
-    assert handles(SimpleNamespace(patcher=main, naf=extra)) == [main, extra]
+def test_clones_are_one_model_and_models_named_by_patches_and_second_patchers_are_found():
+    model, other = Patcher(), Patcher()
+    assert handles([model, Patcher(model.model)]) == [model]
+    assert handles(SimpleNamespace(patcher=model, naf=other)) == [model, other]
+    patched = Patcher(behind=[other])
+    assert handles(patched) == [patched, other]
 
 
 def test_a_style_model_and_an_old_upscale_model_give_their_bare_module():

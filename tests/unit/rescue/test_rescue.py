@@ -4,14 +4,9 @@ import uuid
 
 import pytest
 import torch
-from support.rescue_bench import OOM, PROMPT, Bench
+from support.rescue_bench import OOM, PROMPT
 
 from headroom.base.said import Refused
-
-
-@pytest.fixture
-def bench():
-    return Bench()
 
 
 def test_only_what_had_failed_or_not_run_is_guarded_and_only_unwritten_outputs_are_asked_for(bench):
@@ -90,21 +85,18 @@ def test_messages_have_templates_and_values_for_pages_in_other_languages(bench):
     assert [twice["values"][name]["template"] for name in ("now", "before")] == [first] * 2
 
 
-def test_everything_is_unloaded_before_a_rerun_and_only_then(bench):
-    bench.fail()
+@pytest.mark.parametrize(("error", "frees_ram"), [(OOM, False), (MemoryError("no RAM"), True)])
+def test_everything_is_unloaded_before_a_rerun_and_only_then_and_ram_is_freed_if_that_ran_out(
+    bench, error, frees_ram
+):
+    bench.fail(error=error)
     assert bench.purged == []
     item = bench.only_queued
     bench.begin(item[1], item[2], item[3], item[4])
-    assert bench.purged == [False]
+    assert bench.purged == [frees_ram]
     bench.end(None)
     bench.begin("b")
-    assert bench.purged == [False]
-
-
-def test_before_a_rerun_after_ram_ran_out_ram_is_freed_too(bench):
-    bench.fail(error=MemoryError("not enough memory"))
-    bench.begin(bench.only_queued[1])
-    assert bench.purged == [True]
+    assert bench.purged == [frees_ram]
 
 
 def test_a_rerun_that_fails_is_the_end_and_its_text_names_both(bench):
@@ -120,16 +112,6 @@ def test_a_rerun_that_fails_is_the_end_and_its_text_names_both(bench):
     assert bench.rescue.facts(new_id)["failure"]["can_rescue"] is False
     with pytest.raises(Refused, match="itself the rerun of prompt a"):
         bench.rescue.ask(new_id)
-
-
-@pytest.mark.parametrize("error", [
-    RuntimeError("CUDA error: an illegal memory access was encountered"), ValueError("wrong"), None,
-])
-def test_another_error_or_none_is_left_alone(bench, error):
-    bench.fail(error=error)
-    assert bench.host.queued == [] and bench.host.events == []
-    with pytest.raises(Refused, match="did not end in an out-of-memory error"):
-        bench.rescue.ask("a")
 
 
 @pytest.mark.parametrize("error", [
@@ -160,12 +142,15 @@ def test_an_error_that_a_node_made_of_an_out_of_memory_error_is_rescued(bench, e
 
 
 @pytest.mark.parametrize("error", [
+    RuntimeError("CUDA error: an illegal memory access was encountered"), ValueError("wrong"), None,
     raised(ValueError("wrong"), cause=RuntimeError("shapes do not match")),
     raised(ValueError("wrong"), suppressed=True),
 ])
-def test_an_error_that_was_raised_from_another_kind_is_left_alone(bench, error):
+def test_another_error_or_one_raised_from_another_kind_or_none_is_left_alone(bench, error):
     bench.fail(error=error)
     assert bench.host.queued == [] and bench.host.events == []
+    with pytest.raises(Refused, match="did not end in an out-of-memory error"):
+        bench.rescue.ask("a")
 
 
 def test_after_a_survived_out_of_memory_error_another_error_gets_no_rerun(bench):

@@ -5,7 +5,6 @@ import sys
 import weakref
 
 import pytest
-from support.rescue_bench import Bench
 
 
 class Held:
@@ -30,8 +29,8 @@ def no_collection_by_chance():
     gc.enable()
 
 
-def test_memory_held_by_an_errors_frames_is_freed_when_its_prompt_is_over():
-    rescue = Bench().rescue
+def test_memory_held_by_an_errors_frames_is_freed_when_its_prompt_is_over(bench):
+    rescue = bench.rescue
     gone, _ = failed_node()
     rescue.error_is_handled(RuntimeError())
     assert gone() is not None
@@ -39,8 +38,8 @@ def test_memory_held_by_an_errors_frames_is_freed_when_its_prompt_is_over():
     assert gone() is None
 
 
-def test_garbage_is_collected_only_after_a_prompt_that_failed():
-    rescue = Bench().rescue
+def test_garbage_is_collected_only_after_a_prompt_that_failed(bench):
+    rescue = bench.rescue
     rescue.error_is_handled(RuntimeError())
     rescue.history_is_written()
     gone, _ = failed_node()

@@ -10,11 +10,6 @@ from headroom.base.said import NotKnown, Refused
 from headroom.measure.journal import OomAttempt
 
 
-@pytest.fixture
-def bench():
-    return Bench()
-
-
 def test_offering_queues_nothing_until_it_is_asked_for(bench):
     bench.fail(extra={"client_id": "me"})
     assert bench.host.queued == []

@@ -5,7 +5,7 @@ import json
 
 import pytest
 from support.guard_prompts import Registry, node, picture
-from support.rescue_bench import PROMPT, Bench
+from support.rescue_bench import PROMPT
 
 from headroom.rescue.settings import as_wished
 
@@ -59,16 +59,14 @@ def test_changes_that_a_node_makes_to_the_prompt_are_in_the_picture():
     assert written(found, "plain")["4"]["inputs"] == {**picture()["4"]["inputs"], "seed": 7}
 
 
-def test_the_prompt_of_a_second_run_is_shown_as_the_user_made_it():
-    bench = Bench()
+def test_the_prompt_of_a_second_run_is_shown_as_the_user_made_it(bench):
     bench.fail(failed="3", executed=("1", "2"))
     prompt = bench.only_queued[2]
     assert prompt["3"]["inputs"]["vae"] == ["headroom-guard-1-1", 0]
     assert written(prompt, "plain") == PROMPT
 
 
-def test_a_second_run_of_a_guarded_prompt_keeps_its_guards_and_the_users_view():
-    bench = Bench()
+def test_a_second_run_of_a_guarded_prompt_keeps_its_guards_and_the_users_view(bench):
     once = as_wished({"prompt": PROMPT, "extra_data": {"headroom": {"guard": True}}}, {},
                      bench.registry)["prompt"]
     bench.begin(prompt=copy.deepcopy(once))

@@ -2,7 +2,7 @@
 
 import pytest
 from support.guard_prompts import node, picture
-from support.rescue_bench import PROMPT, Bench
+from support.rescue_bench import PROMPT
 
 from headroom.base.graph import Graph
 from headroom.host.types import Cached
@@ -12,33 +12,24 @@ NAN = float("nan")
 FINISHED = {"failed": "3", "executed": ("1", "2")}
 
 
-@pytest.fixture
-def bench():
-    return Bench()
-
-
 def said_of(bench, prompt=PROMPT, **how):
     bench.begin(prompt=prompt)
     bench.end(**{**FINISHED, **how})
     return bench.host.events[-1][1]["failure"]["text"]
 
 
-def test_a_cached_node_is_said_to_come_from_the_cache_and_keeps_its_key(bench):
-    bench.host.cached = Cached(frozenset({"1", "2"}), {})
-    assert said_of(bench).endswith("OOM Guard: what had finished comes from the cache.")
-    assert bench.only_queued[2]["2"] == PROMPT["2"]
-
-
-def test_a_node_whose_result_is_gone_is_named_and_guarded(bench):
-    bench.host.cached = Cached(frozenset({"1"}), {})
-    assert said_of(bench).endswith("comes from the cache, except for Hi-res (node 2).")
-    assert bench.only_queued[2]["2"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
-
-
-def test_an_empty_cache_is_said_to_be_empty_and_everything_is_guarded(bench):
-    bench.host.cached = Cached(frozenset(), {})
-    assert "everything runs again, because ComfyUI's cache" in said_of(bench)
-    assert bench.only_queued[2]["2"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
+@pytest.mark.parametrize(("cached", "said", "is_guarded"), [
+    ("12", "OOM Guard: what had finished comes from the cache.", False),
+    ("1", "comes from the cache, except for Hi-res (node 2).", True),
+    ("", "everything runs again, because ComfyUI's cache", True),
+])
+def test_it_is_said_what_comes_from_the_cache_and_what_is_gone_is_guarded(
+    bench, cached, said, is_guarded
+):
+    bench.host.cached = Cached(frozenset(cached), {})
+    text = said_of(bench)
+    assert text.endswith(said) or not cached and said in text
+    assert (bench.only_queued[2]["2"] != PROMPT["2"]) is is_guarded
 
 
 def test_where_nothing_had_finished_nothing_is_said_to_be_lost(bench):

@@ -1,7 +1,7 @@
 """A node in a loop runs out of memory: ComfyUI names the begin of the loop."""
 
 import pytest
-from support.rescue_bench import PROMPT, Bench
+from support.rescue_bench import PROMPT
 
 from headroom.host.types import Cached
 
@@ -17,8 +17,7 @@ def looped(**start):
 
 
 @pytest.fixture
-def bench():
-    bench = Bench()
+def bench(bench):
     bench.host.failing = "start.0.1_2"
     bench.host.shown = {"start.0.1_2": "2", "start.0.0_2": "2", "start.0.0_3": "3"}
     bench.host.cached = Cached(frozenset({"1"}), {})

@@ -4,7 +4,8 @@ import argparse
 import json
 
 import pytest
-from support.saved import OBJECT_INFO, PROMPT, WORKFLOW
+from support.run_servers import FakeServer
+from support.saved import PROMPT, WORKFLOW
 
 from tools import advice, advise
 from tools.errors import DevError
@@ -20,15 +21,12 @@ def item(kind="encode_to_cpu", edit=SET, expected=None, **more):
             **({"expected_mib": expected} if expected else {}), **more}
 
 
-class Server:
+class Server(FakeServer):
     """A server that knows one run, and what to change in it."""
 
     def __init__(self, found, record=RUN):
-        self.found, self.record, self.asked, self.queued = found, record, [], []
-
-    def get_json(self, path):
-        assert path == "/object_info"
-        return OBJECT_INFO
+        super().__init__()
+        self.found, self.record, self.asked, self.ran = found, record, [], []
 
     def get(self, path):
         self.asked.append(path)
@@ -36,18 +34,12 @@ class Server:
             return (200, self.found) if self.found is not None else (404, {"error": "Gone."})
         return (200, self.record) if self.record else (404, {"error": "Not known."})
 
-    def events(self):
-        raise ImportError("no websocket")
-
     def queue(self, prompt, client_id=None):
-        self.queued.append(prompt)
+        self.ran.append(prompt)
         return "id-1"
 
     def history(self, prompt_id):
         return self.wait(prompt_id)
-
-    def wait(self, prompt_id, timeout=0):
-        return {"status": {"status_str": "success", "messages": []}, "outputs": {}}
 
 
 @pytest.fixture
@@ -75,10 +67,10 @@ def test_the_changed_api_prompt_is_written_for_a_workflow_and_for_a_prompt(start
 def test_the_workflow_is_run_once_unless_a_run_is_named(start):
     server = Server([item()])
     start(PROMPT, server)
-    assert server.queued == [PROMPT]
+    assert server.ran == [PROMPT]
     server = Server([item()])
     start(PROMPT, server, "--record", "id-7")
-    assert server.queued == [] and "/headroom/runs/id-7/advice" in server.asked
+    assert server.ran == [] and "/headroom/runs/id-7/advice" in server.asked
 
 
 def test_the_size_is_asked_for_and_what_to_expect_is_said(start, capsys):

@@ -3,15 +3,11 @@
 from pathlib import Path
 
 import pytest
-from support.cuda_scripts import script_runner
+from support.cuda_scripts import NEEDS_FAKE_CUDA, script_runner
 
-import fakecuda
 from tools import dry_server
 
-pytestmark = [
-    pytest.mark.fakecuda,
-    pytest.mark.skipif(bool(fakecuda.why_not()), reason=fakecuda.why_not() or ""),
-]
+pytestmark = NEEDS_FAKE_CUDA
 DRY = Path(dry_server.__file__).parent / "packs" / "headroom_dry"
 
 

@@ -1,15 +1,11 @@
 """A model file that is larger than the machine's RAM is mapped in a dry run."""
 
 import pytest
-from support.cuda_scripts import script_runner
+from support.cuda_scripts import NEEDS_FAKE_CUDA, script_runner
 
-import fakecuda
 from tools.sparse_files import SparseFile, Weight, write_sparse
 
-pytestmark = [
-    pytest.mark.fakecuda,
-    pytest.mark.skipif(bool(fakecuda.why_not()), reason=fakecuda.why_not() or ""),
-]
+pytestmark = NEEDS_FAKE_CUDA
 LARGER_THAN_ANY_RAM = 1 << 41  # two TiB, of which the disk holds nothing
 
 
