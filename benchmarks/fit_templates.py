@@ -1,7 +1,6 @@
 """Every template of ComfyUI's own package through `dev.py fit`: a verdict, or why there is none.
 
-    python benchmarks/fit_templates.py --comfyui PATH [--gate] [--sample N] [--only NAME ...]
-        [--package VERSION] [--cards GIB,GIB] [--again] [--minutes N]
+    python benchmarks/fit_templates.py --comfyui PATH [--only NAME ...] [--again]
 
 First the gate, in a minute for the whole package: one server reads each template, and says which
 nodes it does not have and which files nobody knows. Then each template that passes is run by a
@@ -15,12 +14,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -50,21 +47,16 @@ Row = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--package", help="version of the templates; default: the ComfyUI's own")
-    parser.add_argument("--gate", action="store_true", help="run none, only say which could be")
-    parser.add_argument("--sample", type=int, help="run so many of them, drawn by chance")
     parser.add_argument("--only", nargs="+", metavar="NAME",
                         help="run these templates, also such as have a row")
-    parser.add_argument("--cards", default=CARDS)
     parser.add_argument("--again", action="store_true", help="also those that have a row")
-    parser.add_argument("--minutes", type=float, help="begin no further template after so long")
 
 
 def run(args: argparse.Namespace) -> Json:
     """Return a row for every template: its gate, or the verdict a card with CPU time and RAM."""
     if reason := fake_cuda().why_not():
         raise NotHere(reason)
-    templates = templates_of(Path(args.comfyui), args.package)
+    templates = templates_of(Path(args.comfyui))
     if unknown := sorted(set(args.only or ()) - set(templates)):
         raise DevError(f"The package has no template {', '.join(unknown)}.")
     with tempfile.TemporaryDirectory(prefix="headroom-templates-") as base:
@@ -73,16 +65,11 @@ def run(args: argparse.Namespace) -> Json:
         passed = [name for name in rows if not rows[name]]
         rows |= {name: done[name] for name in passed
                  if name in done and name not in (args.only or ())}
-        chosen = args.only or _sample(passed, args.sample)
-        if not args.gate:
-            began = time.monotonic()
-            for name in chosen:
-                if args.minutes and time.monotonic() - began > 60 * args.minutes:
-                    break
-                if not rows[name]:
-                    rows[name] = _tried(args, Path(base), name, templates[name])
-                    print(f"{name}: {rows[name]}", file=sys.stderr, flush=True)
-                    results.record(NAME, summary(rows), args.comfyui, DEVICE)
+        for name in args.only or passed:
+            if not rows[name]:
+                rows[name] = _tried(args.comfyui, Path(base), name, templates[name])
+                print(f"{name}: {rows[name]}", file=sys.stderr, flush=True)
+                results.record(NAME, summary(rows), args.comfyui, DEVICE)
     return summary(rows)
 
 
@@ -93,11 +80,6 @@ def _recorded(comfyui: str) -> dict[str, Row]:
         if part.name == NAME and part.comfyui == version:
             return {name: row for name, row in part.result["rows"].items() if "cpu_s" in row}
     return {}
-
-
-def _sample(names: list[str], count: int | None) -> list[str]:
-    """So many of them, the same at every call; all where no number is given."""
-    return names if count is None else random.Random(0).sample(names, min(count, len(names)))
 
 
 def gates(tree: Path, base: Path, templates: Mapping[str, Json]) -> dict[str, Row]:
@@ -124,12 +106,12 @@ def _gate(file: Path, data: Json, dry: DryServer, registry: ObjectInfo) -> Row:
     return {"gate": "unknown file", "why": ", ".join(sorted(missing))} if missing else {}
 
 
-def _tried(args: argparse.Namespace, base: Path, name: str, data: Json) -> Row:
+def _tried(comfyui: str, base: Path, name: str, data: Json) -> Row:
     """What `dev.py fit` says of it: the verdicts, seconds of CPU, and the largest process."""
     file = base / f"{name}.json"
     file.write_text(json.dumps(data), encoding="utf-8")
-    words = [sys.executable, "-m", "tools.fit", str(file), "--json", "--cards", args.cards]
-    env = {**os.environ, VARIABLE: str(args.comfyui)}
+    words = [sys.executable, "-m", "tools.fit", str(file), "--json", "--cards", CARDS]
+    env = {**os.environ, VARIABLE: comfyui}
     with (base / "out").open("w+b") as out, (base / "err").open("w+b") as err:
         process = subprocess.Popen(words, stdout=out, stderr=err, env=env,
                                    cwd=Path(__file__).resolve().parents[1])
@@ -137,7 +119,7 @@ def _tried(args: argparse.Namespace, base: Path, name: str, data: Json) -> Row:
         process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
         err.seek(0)
-        text, errors = (file.read().decode("utf-8", "replace").replace(str(args.comfyui), "ComfyUI")
+        text, errors = (file.read().decode("utf-8", "replace").replace(comfyui, "ComfyUI")
                         for file in (out, err))
     row: Row = {"cpu_s": round(used.ru_utime + used.ru_stime, 1),
                 "ram_gib": round(used.ru_maxrss / 2**20, 2)}

@@ -17,9 +17,8 @@ a step and failed again. Bytes are those copied to the device, launches those of
 calls. By hand means: the batch in as few parts as complete, each a prompt of its own, with the VAE
 whole, or else in tiles of 512, or else of 256 pixels, and the text encoder on the CPU where it
 fails on the GPU; figures of its second prompt, times the parts. (Smaller parts and tiles only copy
-and launch more. `--lowvram` does nothing under dynamic VRAM, and else moves the text encoder to the
-CPU.) With more than two `--prompts` the median of all but the first stands for the second. Where
-nothing completes by hand, `last_by_hand` is the last setting that failed, and where.
+and launch more. `--lowvram` does nothing under dynamic VRAM.) Where nothing completes by hand,
+`last_by_hand` is the last setting that failed, and where.
 
 All of it takes hours. A class and a share at a time (`--write`, with `--need-mib` from the second
 share on) is recorded beside those that were recorded before.
@@ -39,7 +38,7 @@ import on_path  # noqa: F401
 from recovery_pieces import command, merged
 from recovery_prompts import AS_IT_COMES, KINDS, Setting, prompt
 
-from tools.bench_device import NO_DYNAMIC_VRAM, add_fake_cuda, narrowed
+from tools.bench_device import add_fake_cuda, narrowed
 from tools.bench_run import alone
 from tools.client import PromptFailed, failed
 from tools.dry_server import DryServer
@@ -50,11 +49,10 @@ from tools.sparse_files import SparseFile
 
 NAME = "recovery_cost"
 __all__ = ["Cost", "merged"]
-REHEARSAL = ("--classes", "SD1.5", "--percent", "40", "--divide", "4", "--batch", "2",
-             "--need-mib", "400")
 ROOM_MIB = 64 * 1024
 TIMEOUT_S = 900.0
 MIB = 1 << 20
+STEPS = 2
 TILES = (512, 256)
 LEAST, FINENESS = 40, 1.08
 Json = dict[str, Any]
@@ -65,14 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_fake_cuda(parser)
     parser.add_argument("--classes", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--percent", nargs="+", type=int, default=[100, 80, 60, 40, 25])
-    parser.add_argument("--steps", type=int, default=2)
-    parser.add_argument("--prompts", type=int, default=2, help="in a row, each way")
     parser.add_argument("--batch", type=int, help="default: that of the class")
     parser.add_argument("--need-mib", type=int, help="of one class, where it is known already")
     parser.add_argument("--divide", type=int, default=1, help="each side of the picture by this")
-    parser.add_argument("--prefer", nargs="+", default=["same bits"],
-                        choices=["same bits", "speed"])
-    parser.add_argument("--classic", action="store_true", help="without dynamic VRAM")
 
 
 def run(args: argparse.Namespace) -> Json:
@@ -83,7 +76,7 @@ def run(args: argparse.Namespace) -> Json:
         classes = {name: Cost(name, args).measured() for name in args.classes}
     except DevError as error:
         raise NotHere(str(error)) from error
-    return {"steps": args.steps, "dynamic_vram": not args.classic, "classes": classes}
+    return {"steps": STEPS, "dynamic_vram": True, "classes": classes}
 
 
 class Cost:
@@ -105,8 +98,7 @@ class Cost:
     @contextmanager
     def server(self, mib: int, folder: Path) -> Iterator[DryServer]:
         """A server on a device of so many MiB: the pager asks once, at its start, how many."""
-        flags = [NO_DYNAMIC_VRAM] * self.args.classic
-        with DryServer(self.tree, Path(tempfile.mkdtemp(dir=folder)), mib, flags=flags,
+        with DryServer(self.tree, Path(tempfile.mkdtemp(dir=folder)), mib,
                        env={"HEADROOM_DRY_ALL_TILES": "1"}) as dry:
             self.files = self.files or sparse_files(self.kind.files, dry.shapes)
             dry.add_models(self.files)
@@ -141,20 +133,16 @@ class Cost:
 
     def share(self, dry: DryServer, mib: int) -> Json:
         """What two guarded prompts, two of stock and the best by hand take on such a device."""
-        found: Json = {"mib": mib}
-        for prefer in self.args.prefer:
-            self.limit += 1  # lessons are kept for equal options
-            options = {"prefer": prefer, "max_attempts": 8 + self.limit}
-            name = "guarded" if prefer == "same bits" else f"guarded, {prefer}"
-            found[name] = self.twice(dry, mib, options)
-        found["stock"] = self.twice(dry, mib, None)
+        self.limit += 1  # lessons are kept for equal options
+        options = {"prefer": "same bits", "max_attempts": 8 + self.limit}
+        found: Json = {"mib": mib, "guarded": self.twice(dry, mib, options),
+                       "stock": self.twice(dry, mib, None)}
         by_hand = self.by_hand(dry, mib)
         best = found["by_hand"] = by_hand if by_hand["completed"] else None
         if best is None:
             found["last_by_hand"] = by_hand
         last = found["guarded"][-1]
         if best is not None and last["completed"]:
-            last = median(found["guarded"][1:])
             found["of_by_hand"] = {key: round(last[key] / max(best[key], 1), 3)
                                    for key in ("copied_mib", "launches")}
         return found
@@ -163,7 +151,7 @@ class Cost:
         dry.empty(mib)
         found = [self.one(dry, guard=options)]
         if found[0]["completed"] or options is not None:  # stock learns nothing from a failure
-            found += [self.one(dry, guard=options) for _ in range(1, self.args.prompts)]
+            found.append(self.one(dry, guard=options))
         return found
 
     def by_hand(self, dry: DryServer, mib: int) -> Json:
@@ -176,10 +164,8 @@ class Cost:
         while pending:
             setting = pending.pop()
             dry.empty(mib)
-            tried: list[Json] = []
-            while len(tried) < self.args.prompts and all(one["completed"] for one in tried):
-                tried.append(self.one(dry, setting))
-            found = median(tried[1:]) if tried[-1]["completed"] else tried[-1]
+            found = self.one(dry, setting)
+            found = self.one(dry, setting) if found["completed"] else found
             found = {**found, "parts": setting.parts, "tile": setting.tile,
                      "encoder": setting.encoder}
             if found["completed"]:
@@ -205,7 +191,7 @@ class Cost:
         self.seed += 1
         before, failed_in, why = dry.driver.device(), None, {}
         prompt_id = dry.client.queue(prompt(
-            self.kind, self.picture, self.batch, self.args.steps, self.seed, setting, guard))
+            self.kind, self.picture, self.batch, STEPS, self.seed, setting, guard))
         entry = dry.client.wait(prompt_id, TIMEOUT_S)
         if failed(entry):
             error = PromptFailed(entry)
@@ -225,11 +211,6 @@ class Cost:
             "peak_mib": round(max((node["peak_bytes"] for node in nodes), default=0) / MIB),
             "steps": [one["action"] for one in tries], **why,
         }
-
-
-def median(runs: list[Json]) -> Json:
-    """The run whose bytes are in the middle; of two, the one that copied more."""
-    return sorted(runs, key=lambda one: float(one["copied_mib"]))[len(runs) // 2]
 
 
 if __name__ == "__main__":

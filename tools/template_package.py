@@ -25,26 +25,18 @@ JSON_PART = re.compile(rf"{DISTRIBUTION}-json==([0-9.]+)\b")
 Json = dict[str, Any]
 
 
-def templates_of(tree: Path, version: str | None = None) -> dict[str, Json]:
+def templates_of(tree: Path) -> dict[str, Json]:
     """The workflows by their names; NotHere if they are neither here nor available.
 
-    `version` of the package: that which `tree` pins. DevError where the download fails.
+    DevError where the download fails.
     """
-    files = {path.stem: json.loads(path.read_text(encoding="utf-8"))
-             for path in _files(version or required_packages(tree).get(DISTRIBUTION, ""))}
+    files = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in files_of(tree)}
     return {name: data for name, data in files.items() if is_workflow(data)}
 
 
-def sizes_of(tree: Path) -> dict[str, int]:
-    """The bytes of all models that a template needs, as its package tells it; by its name."""
-    index = next(path for path in _files(required_packages(tree).get(DISTRIBUTION, ""))
-                 if path.name == "index.json")
-    groups = json.loads(index.read_text(encoding="utf-8"))
-    return {one["name"]: int(one.get("size") or 0) for group in groups
-            for one in group["templates"]}
-
-
-def _files(version: str) -> list[Path]:
+def files_of(tree: Path) -> list[Path]:
+    """The workflows' files of the version that a ComfyUI pins, and an index of them."""
+    version = required_packages(tree).get(DISTRIBUTION, "")
     if site := installed(version):
         return sorted(site.glob(f"{PACKAGE}*/templates/*.json"))
     folder = cache_home() / f"workflow-templates-{version}"

@@ -4,6 +4,7 @@ There is no server: a process imports ComfyUI, on the CPU, and is asked. Prompts
 `guarded` of tools/fit_prompt.py, which calls what a rerun calls.
 """
 
+import json
 from collections import Counter
 
 import pytest
@@ -15,7 +16,7 @@ from tools.fit_files import READABLE, UNREADABLE, named
 from tools.fit_packs import NO_NODE
 from tools.fit_prompt import ObjectInfo, guarded
 from tools.node_info import node_infos
-from tools.template_package import sizes_of, templates_of
+from tools.template_package import files_of, templates_of
 from tools.ui_prompt import BYPASSED, MUTED, api_prompt
 
 INPUTS = (
@@ -71,6 +72,14 @@ class Tried:
             self.wrong[name] = errors
         else:
             self.counts["valid again"] += 1
+
+
+def told_sizes(folder):
+    """The bytes of all models that a template needs, as its package tells it; by its name."""
+    [index] = [path for path in files_of(folder) if path.name == "index.json"]
+    groups = json.loads(index.read_text(encoding="utf-8"))
+    return {one["name"]: int(one.get("size") or 0) for group in groups
+            for one in group["templates"]}
 
 
 def templates_or_skip(folder):
@@ -136,7 +145,7 @@ def asked(newest_comfyui):
 
     One process tells both, since its start is most of what this takes.
     """
-    templates, told = templates_or_skip(newest_comfyui), sizes_of(newest_comfyui)
+    templates, told = templates_or_skip(newest_comfyui), told_sizes(newest_comfyui)
     places = {name: [public_models.known(file)[:1] for file in used_files(workflow)]
               for name, workflow in templates.items() if told.get(name)
               and name not in TOLD_WRONGLY + MORE_IN_THE_FILE + OTHER_LAYERS_QUANTISED}
