@@ -9,14 +9,7 @@ import torch
 
 from ..actions.to_cpu import OnCpu, to_cpu
 from ..base.device import MIB, clear_workspaces
-from ..base.inputs import (
-    attribute,
-    came,
-    expect_choice,
-    expect_flag,
-    expect_list,
-    expect_text,
-)
+from ..base.inputs import attribute, came, expect_choice, expect_flag, expect_list, expect_text
 from ..base.said import said
 from ..base.tensors import storage_bytes, tensors_within
 from ..host.adapter import current_host, return_cache
