@@ -15,8 +15,9 @@ from pathlib import Path
 import torch
 
 from ..base import private_file
-from ..base.device import mib_text
+from ..base.device import MIB
 from ..base.private_file import Slot
+from ..base.said import said
 from .blocks import Block, blocks_of, weights_of
 
 # Where the bytes of each block were at the last offload, by its name.
@@ -53,10 +54,9 @@ def _refuse_special_classes(modules: Iterable[torch.nn.Module]) -> None:
         data = tensor.data
         if type(data) not in (torch.Tensor, torch.nn.Parameter) or data.layout != torch.strided:
             kind = type(data).__name__
-            raise ValueError(
-                f"Offload Model with to = 'disk' expects plain weights, but {name} is a {kind}: "
-                "use to = 'CPU' for this model."
-            )
+            raise ValueError(said(
+                "Offload Model with to = 'disk' expects plain weights, but {name} is a {kind}: "
+                "use to = 'CPU' for this model.", name=name, kind=kind))
 
 
 def _expect_room(nbytes: int, folder: Path) -> None:
@@ -66,19 +66,18 @@ def _expect_room(nbytes: int, folder: Path) -> None:
     except OSError as error:
         raise refused(error) from error
     if free < nbytes:
-        raise DiskRefused(
-            f"Offload Model with to = 'disk' needs {mib_text(nbytes)} in ComfyUI's temp folder, "
-            f"but only {mib_text(free)} are free there: make room or choose to = 'CPU'."
-        )
+        raise DiskRefused(said(
+            "Offload Model with to = 'disk' needs {need_mib} in ComfyUI's temp folder, but only "
+            "{free_mib} are free there: make room or choose to = 'CPU'.",
+            need_mib=nbytes / MIB, free_mib=free / MIB))
 
 
 def refused(error: OSError) -> DiskRefused:
     """Return a sentence with the system's error about the folder for mapped weights."""
-    return DiskRefused(
-        "Offload Model with to = 'disk' could not write to ComfyUI's temp folder "
-        f"({error.strerror or error}): the weights are in RAM or on the GPU, nothing is lost; "
-        "make room there, make it writable, or choose to = 'CPU'."
-    )
+    return DiskRefused(said(
+        "Offload Model with to = 'disk' could not write to ComfyUI's temp folder ({error}): the "
+        "weights are in RAM or on the GPU, nothing is lost; make room there, make it writable, or "
+        "choose to = 'CPU'.", error=error.strerror or str(error)))
 
 
 def map_modules(modules: Sequence[torch.nn.Module], folder: Path) -> Mapped:

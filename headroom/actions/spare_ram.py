@@ -92,7 +92,7 @@ def _ram_bytes(patcher: Any) -> int:
 
 
 def used_by(prompts: Sequence[Mapping[str, Any]]) -> IsUsed:
-    """Return whether a patcher's file is named by a prompt; None where its file is not known."""
+    """Return whether a patcher's file is named by a prompt; None if its file is not known."""
     if not prompts:
         return lambda patcher: False
     graph = Graph({}, host_registry())

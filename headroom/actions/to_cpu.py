@@ -96,8 +96,9 @@ def to_cpu(value: Any) -> OnCpu:
     try:
         done.value = _Copying(done).copied(value, "value")
     except RecursionError:
-        raise ValueError("Move to CPU cannot follow a value whose lists or dicts contain "
-                         "themselves, or are nested some hundred levels deep.") from None
+        raise ValueError(said(
+            "Move to CPU cannot follow a value whose lists or dicts contain themselves, or are "
+            "nested some hundred levels deep.")) from None
     return done
 
 

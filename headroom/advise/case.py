@@ -159,8 +159,8 @@ class Case:
         }
 
     def next_use(self, model_id: str, after: int) -> int:
-        """Return the number of the next step that uses a model; without one, the number of
-        steps."""
+        """Return the number of the next step that uses a model; if none does, of how many there
+        are."""
         return next((index for index in range(after + 1, len(self.steps))
                      if self.uses(self.steps[index], model_id)), len(self.steps))
 

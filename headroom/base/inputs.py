@@ -9,6 +9,8 @@ from typing import Any, get_args
 
 import torch
 
+from .said import Said, joined, said
+
 _PLAIN = (bool, float, complex, bytes, type(None))
 MAX_BITS = 256
 _MISSING = object()
@@ -46,33 +48,41 @@ def expect_choice(node: str, name: str, value: object, options: Any) -> None:
     """
     words = [repr(word) for word in get_args(options)]
     if not issubclass(type(value), str) or value not in get_args(options):
-        listed = f"{', '.join(words[:-1])} or {words[-1]}"
-        raise ValueError(f"{node} expects {name} = {listed}, but got {shown(value)}.")
+        raise _expected(node, name, joined(" or ", [", ".join(words[:-1]), words[-1]]), value)
 
 
 def expect_text(node: str, name: str, value: object) -> None:
     if not issubclass(type(value), str):
-        raise _expected(node, name, "text", value)
+        raise _expected(node, name, said("text"), value)
 
 
 def expect_flag(node: str, name: str, value: object) -> None:
     if not issubclass(type(value), int) or value not in (0, 1):
-        raise _expected(node, name, "true or false", value)
+        raise _expected(node, name, said("true or false"), value)
 
 
 def expect_whole(node: str, name: str, value: object, least: int = 0) -> None:
     is_whole = issubclass(type(value), int) and not issubclass(type(value), bool)
     if not is_whole or value < least:  # type: ignore[operator]
-        raise _expected(node, name, f"a whole number of at least {least:,}", value)
+        raise _expected(node, name, said("a whole number of at least {least}", least=least), value)
 
 
 def expect_list(node: str, name: str, value: object) -> None:
     if not issubclass(type(value), (list, tuple)):
-        raise _expected(node, name, "a list", value)
+        raise _expected(node, name, said("a list"), value)
 
 
 def _expected(node: str, name: str, what: str, value: object) -> ValueError:
-    return ValueError(f"{node} expects {name} = {what}, but got {shown(value)}.")
+    return ValueError(said("{node} expects {name} = {what}, but got {given}.", node=node, name=name,
+                           what=what, given=shown(value)))
+
+
+def came(value: object, has_model: bool = True) -> Said:
+    """Return in words what came on an input; without `has_model`, that there is no model in it."""
+    if value is None:
+        return said("nothing")
+    return said("a {kind}" if has_model else "a {kind} without a model in it",
+                kind=type(value).__name__)
 
 
 def attribute(value: Any, name: str) -> Any:

@@ -52,8 +52,7 @@ def swap_room_bytes(root: Path = Path("/")) -> int:
 
 
 def _zram_takes_bytes(root: Path) -> int:
-    """Return how much RAM the free swap of zram would take if it is compressed like the used
-    swap."""
+    """Return the RAM that the free swap of zram would take, compressed like the used swap."""
     try:
         swaps = [line.split() for line in (root / "proc/swaps").read_text().splitlines()[1:]]
         return sum(int(1024 * (int(size) - int(used)) * _zram_share(root, name))

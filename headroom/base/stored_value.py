@@ -17,6 +17,7 @@ from safetensors.torch import load, save
 from .device import MIB
 from .inputs import shown
 from .numpy_backed import is_plain, numpy_backed
+from .said import said
 
 FORMAT = 1
 METADATA_KEY = "headroom"
@@ -50,14 +51,14 @@ def to_bytes(value: Any, key: str) -> bytes:
     tensors: dict[str, torch.Tensor] = {}
     structure = _structure(value, tensors)
     if len(tensors) > MAX_TENSORS:
-        raise Unstorable(f"it has more than {MAX_TENSORS:,} tensors")
+        raise Unstorable(said("it has more than {most} tensors", most=f"{MAX_TENSORS:,}"))
     digest = _digest(key, structure, tensors)
     note = {"format": FORMAT, "key": key, "structure": structure, "sha256": digest}
     _expect_room(2 * sum(tensor.nbytes for tensor in tensors.values()))
     data = bytes(save(tensors, {METADATA_KEY: json.dumps(note)}))
     if _header_bytes(data) > MAX_HEADER_BYTES:
-        most = MAX_HEADER_BYTES // 1_000_000
-        raise Unstorable(f"it has more than {most} MB of text and numbers beside its tensors")
+        raise Unstorable(said("it has more than {most} MB of text and numbers beside its tensors",
+                              most=MAX_HEADER_BYTES // 1_000_000))
     return data
 
 
@@ -91,9 +92,10 @@ def _structure(value: Any, tensors: dict[str, torch.Tensor]) -> str:
         try:
             return json.dumps(described)
         except ValueError as error:  # a whole number with thousands of digits has no text
-            raise Unstorable(f"it has no safe form in a file: {error}"[:200]) from error
+            raise Unstorable(said("it has no safe form in a file: {error}",
+                                  error=str(error)[:200])) from error
     except RecursionError as error:
-        raise Unstorable("it is nested too deeply, or contains itself") from error
+        raise Unstorable(said("it is nested too deeply, or contains itself")) from error
 
 
 def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str], at: str) -> Any:
@@ -103,7 +105,7 @@ def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str
         return {"value": value}
     if type(value) is dict:
         if not all(key is None or type(key) in (str, int, float, bool) for key in value):
-            raise Unstorable(f"a key of {at} is no text or number")
+            raise Unstorable(said("a key of {part} is no text or number", part=at))
         items = [
             [key, _describe(item, tensors, names, f"{at}[{shown(key)}]")]
             for key, item in value.items()
@@ -114,7 +116,8 @@ def _describe(value: Any, tensors: dict[str, torch.Tensor], names: dict[int, str
             _describe(item, tensors, names, f"{at}[{index}]") for index, item in enumerate(value)
         ]
         return {type(value).__name__: items}
-    raise Unstorable(f"{at} is a {type(value).__name__}, which has no safe form in a file")
+    raise Unstorable(said("{part} is a {kind}, which has no safe form in a file", part=at,
+                          kind=type(value).__name__))
 
 
 def _name_of(
@@ -123,7 +126,8 @@ def _name_of(
     """Return the name under which a tensor is stored; with --gpu-only it is on the GPU."""
     if id(tensor) not in names:
         if not is_plain(tensor) or tensor.dtype not in DTYPES:
-            raise Unstorable(f"{at} is a tensor of a kind that safetensors cannot store")
+            raise Unstorable(said("{part} is a tensor of a kind that safetensors cannot store",
+                                  part=at))
         names[id(tensor)] = f"t{len(names)}"
         # The library accepts neither two tensors over the same memory, nor a view with gaps.
         tensors[names[id(tensor)]] = numpy_backed(tensor)

@@ -54,24 +54,21 @@ def _weights(path: Path, suffix: str, size: int, _changed: int) -> Weights:
     if suffix not in WITH_HEADER:
         return Weights(size, {"": size})
     try:
-        parts = _by_header(path)
+        return Weights(size, _parts_of(path))
     except (OSError, SafetensorError):
         return Weights(size, {"": size}, is_broken=True)
-    return Weights(sum(taken for taken, _ in parts.values()),
-                   {part: as_16_bit for part, (_, as_16_bit) in parts.items()})
 
 
-def _by_header(path: Path) -> dict[str, tuple[int, int]]:
-    """Return the bytes of each part, in the file and as 16 bit. The library checks the header."""
-    parts: dict[str, tuple[int, int]] = {}
+def _parts_of(path: Path) -> dict[str, int]:
+    """Return the bytes of each part as 16 bit. The library checks the header."""
+    parts: dict[str, int] = {}
     with safe_open(path, framework="np") as file:
         for name in file.keys():
             tensor = file.get_slice(name)
             dtype = tensor.get_dtype()
             # Its first number is that of its bits; "BOOL" has none, and takes 8.
             bits = int(re.findall(r"\d+", f"{dtype} 8")[0])
-            taken = math.prod(tensor.get_shape()) * bits // 8
+            taken = math.prod(tensor.get_shape()) * bits // 8 // WIDE.get(dtype, 1)
             part = next((PARTS[prefix] for prefix in PARTS if name.startswith(prefix)), "")
-            before = parts.get(part, (0, 0))
-            parts[part] = before[0] + taken, before[1] + taken // WIDE.get(dtype, 1)
+            parts[part] = parts.get(part, 0) + taken
     return parts

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..base.copies import Copies
+from ..base.said import said
 from ..base.tensors import storage_key
 from ..models.unmanaged import is_restore_hook
 from .dtypes import FLOATS
@@ -38,10 +39,10 @@ def copy_module(
     except (TypeError, AttributeError, RuntimeError, copy.Error, pickle.PickleError) as error:
         if OUT_OF_MEMORY.search(str(error)):
             raise
-        raise ValueError(
-            f"Cast bf16 cannot make a private copy of this {type(module).__name__} ({error}): "
-            "connect the model as its loader gives it, before nodes that change it."
-        ) from error
+        raise ValueError(said(
+            "Cast bf16 cannot make a private copy of this {model} ({error}): connect the model as "
+            "its loader gives it, before nodes that change it.",
+            model=type(module).__name__, error=str(error))) from error
     pairs = zip(module.modules(), copied.modules(), strict=True)
     copies: Copies = {id(old): new for old, new in pairs}
     for part in copied.modules():

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ..base.inputs import attribute
+from ..base.said import said
 from ..models.unmanaged import is_restore_hook
 
 DEEPEST = 5
@@ -37,11 +38,11 @@ def refuse_functions(module: torch.nn.Module, is_read_again: bool = False) -> No
         for name, value in vars(part).items():
             if name not in _WEIGHTS and _has_one_over(parts, kinds, value):
                 where = f"{prefix}.{name}" if prefix else name
-                raise ValueError(
-                    f"Cast bf16 cannot cast this {type(module).__name__}: its {where} is a "
-                    "function over the original module and would still use its weights; "
-                    "connect the model as its loader gives it, before nodes that change it."
-                )
+                raise ValueError(said(
+                    "Cast bf16 cannot cast this {model}: its {where} is a function over the "
+                    "original module and would still use its weights; connect the model as its "
+                    "loader gives it, before nodes that change it.",
+                    model=type(module).__name__, where=where))
 
 
 def reaches_a_part(value: Any, module: torch.nn.Module) -> bool:

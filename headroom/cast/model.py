@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from ..base.copies import Copies
-from ..base.said import said
+from ..base.said import said, sentence_of
 from ..host.adapter import current_host
 from ..models.unmanaged import has_offload_hook
 from .copy_module import copy_module, update_named_dtypes
@@ -31,10 +31,9 @@ def cast_module(
     if result.reason:
         return result
     if has_offload_hook(module):
-        raise ValueError(
-            f"Cast bf16 expects a {result.label} without offload hooks, which belong to the old "
-            "weights: cast first, then enable offloading on the result."
-        )
+        raise ValueError(said(
+            "Cast bf16 expects a {model} without offload hooks, which belong to the old weights: "
+            "cast first, then enable offloading on the result.", model=result.label))
     refuse_functions(module)
     copied, result.copies = _copied(module, wanted, rules)
     update_named_dtypes(copied, rules.dtype)
@@ -62,10 +61,9 @@ def cast_patcher(patcher: Any, rules: CastRules) -> CastModel:
         return result
     refuse_functions(patcher.model, is_read_again=is_dynamic)
     if reason := host_cast.compiled_reason(patcher) or _bound_reason(patcher):
-        raise ValueError(
-            f"Cast bf16 cannot cast this {result.label}: it carries {reason} over the old weights; "
-            "connect Cast bf16 before the node that added that."
-        )
+        raise ValueError(said(
+            "Cast bf16 cannot cast this {model}: it carries {reason} over the old weights; connect "
+            "Cast bf16 before the node that added that.", model=result.label, reason=reason))
     host_cast.unload(patcher)
     module, result.copies = make(patcher, rules)
     update_named_dtypes(module, rules.dtype)
@@ -99,7 +97,8 @@ def _is_mixed(wanted: list[Wanted]) -> bool:
 
 def _bound_reason(patcher: Any) -> str:
     """Return which injection works on parts of the module, as a LoRA in bypass mode does."""
-    return next((f"the injection {key!r}" for key, injected in patcher.injections.items()
+    return next((said("the injection '{name}'", name=str(key))
+                 for key, injected in patcher.injections.items()
                  if reaches_a_part(injected, patcher.model)), "")
 
 
@@ -113,10 +112,10 @@ def _copied(
 
 
 def _refused(module: torch.nn.Module, error: Exception, rules: CastRules) -> ValueError:
-    return ValueError(
-        f"Cast bf16 cannot cast this {type(module).__name__} to {short(rules.dtype)}: {error}; "
-        "choose bfloat16, or name that tensor in keep_float32. Nothing was changed."
-    )
+    return ValueError(said(
+        "Cast bf16 cannot cast this {model} to {dtype}: {error}; choose bfloat16, or name that "
+        "tensor in keep_float32. Nothing was changed.",
+        model=type(module).__name__, dtype=short(rules.dtype), error=sentence_of(error)))
 
 
 def _copy_patched(patcher: Any, rules: CastRules) -> tuple[torch.nn.Module, Copies]:

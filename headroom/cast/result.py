@@ -97,20 +97,22 @@ def _refuse_uncastable(module: torch.nn.Module) -> None:
     another dtype; weights without a shape have no values.
     """
     for reason in _reasons(module):
-        raise ValueError(
-            f"Cast bf16 cannot cast this {type(module).__name__}: {reason}; connect a plain model "
-            "as its loader gives it, before nodes that compile or change it."
-        )
+        raise ValueError(said(
+            "Cast bf16 cannot cast this {model}: {reason}; connect a plain model as its loader "
+            "gives it, before nodes that compile or change it.",
+            model=type(module).__name__, reason=reason))
 
 
 def _reasons(module: torch.nn.Module) -> Iterator[str]:
     for prefix, part in module.named_modules():
         if isinstance(part, torch.jit.ScriptModule):
-            yield f"{prefix or 'it'} is TorchScript, which cannot be copied in another dtype"
+            yield said("{part} is TorchScript, which cannot be copied in another dtype",
+                       part=prefix or said("it"))
         if hasattr(part, "_orig_mod"):
-            yield f"{prefix or 'it'} is compiled over the old weights"
+            yield said("{part} is compiled over the old weights", part=prefix or said("it"))
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if is_lazy(tensor):
-            yield f"{name} has no shape before its first use"
+            yield said("{name} has no shape before its first use", name=name)
         elif tensor.layout != torch.strided:
-            yield f"{name} is a {str(tensor.layout).removeprefix('torch.')} tensor"
+            yield said("{name} is a {layout} tensor", name=name,
+                       layout=str(tensor.layout).removeprefix("torch."))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import torch
 
+from ..base.said import said
 from .dtypes import short
 
 PIECE_VALUES = 1 << 18
@@ -75,4 +76,6 @@ def _check(name: str, old: torch.Tensor, new: torch.Tensor) -> None:
         new.copy_(torch.where(beyond, new.clamp(-limit, limit), new))
         return
     largest = float(old[old.isfinite()].abs().max())
-    raise CastOverflow(f"{name} contains {largest:.6g}, but {short(new.dtype)} ends at {limit:.6g}")
+    raise CastOverflow(said(
+        "{name} contains {largest}, but {dtype} ends at {limit}", name=name,
+        largest=f"{largest:.6g}", dtype=short(new.dtype), limit=f"{limit:.6g}"))

@@ -9,7 +9,7 @@ import torch
 
 from ..actions.to_cpu import OnCpu, to_cpu
 from ..base.device import MIB, clear_workspaces
-from ..base.inputs import attribute, expect_choice, expect_flag, expect_list, expect_text
+from ..base.inputs import attribute, came, expect_choice, expect_flag, expect_list, expect_text
 from ..base.said import said
 from ..base.tensors import storage_bytes, tensors_within
 from ..host.adapter import current_host, return_cache
@@ -45,11 +45,10 @@ def split_prompts(text: str, split: Split) -> list[str]:
         return [text]
     prompts = [line.strip() for line in text.splitlines() if line.strip()]
     if not prompts:
-        raise ValueError(
+        raise ValueError(said(
             "Encode to CPU with split = 'one prompt per line' expects at least one line of text, "
             "but every line of the input `text` is blank: write a prompt there, or choose "
-            "'one prompt'."
-        )
+            "'one prompt'."))
     return prompts
 
 
@@ -98,11 +97,10 @@ def _conditionings(
         done.update(lookup.found)
     fresh = [prompt for prompt in dict.fromkeys(prompts) if prompt not in done]
     if fresh and not _is_encoder(clip):
-        came = "nothing" if clip is None else f"a {type(clip).__name__}"
-        raise ValueError(
-            f"Encode to CPU expects a text encoder on the input `clip`, but got {came}: connect "
-            "the CLIP output of a loader; a checkpoint without a text encoder has none."
-        )
+        raise ValueError(said(
+            "Encode to CPU expects a text encoder on the input `clip`, but got {came}: connect "
+            "the CLIP output of a loader; a checkpoint without a text encoder has none.",
+            came=came(clip)))
     advance = _progress(len(fresh))
     for prompt in fresh:
         done[prompt] = _encode(clip, prompt, moved)

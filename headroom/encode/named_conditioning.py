@@ -8,8 +8,9 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from ..base.device import mib_text
-from ..base.inputs import shown
+from ..base.device import MIB
+from ..base.inputs import came, shown
+from ..base.said import said, sentence_of
 from ..base.stored_value import METADATA_KEY, Damaged, Unstorable, from_bytes, to_bytes
 from ..base.untrusted_file import read_untrusted
 from .conditioning import is_conditioning
@@ -63,10 +64,10 @@ def file_of(folder: Path, name: Any) -> Path:
     """Return the file for a name. Raises NotUsable for a name that is not valid in one folder."""
     plain = _plain(name)
     if not plain:
-        raise NotUsable(
-            f"Expected `name` to be a file name of at most {MAX_NAME} letters ({MAX_NAME_BYTES} "
-            f"bytes) without folders, but got {shown(name)}."
-        )
+        raise NotUsable(said(
+            "Expected `name` to be a file name of at most {letters} letters ({bytes} bytes) "
+            "without folders, but got {given}.",
+            letters=MAX_NAME, bytes=MAX_NAME_BYTES, given=shown(name)))
     return folder / f"{plain}{SUFFIX}"
 
 
@@ -88,26 +89,23 @@ def save(conditioning: Any, file: Path, encoders: list[Encoder]) -> None:
     stored safely, and if the disk refuses.
     """
     if not is_conditioning(conditioning):
-        raise NotUsable(
-            "Save Conditioning expects a CONDITIONING on the input `conditioning`, but got a "
-            f"{type(conditioning).__name__}: connect the output of a text encode node."
-        )
+        raise NotUsable(said(
+            "Save Conditioning expects a CONDITIONING on the input `conditioning`, but got {came}: "
+            "connect the output of a text encode node.", came=came(conditioning)))
     value = {"conditioning": conditioning, "encoders": encoders}
     try:
         data = to_bytes(value, KEY)
         if len(data) > MAX_FILE_BYTES:  # nobody could load it
-            raise Unstorable(f"it has more than {mib_text(MAX_FILE_BYTES)}")
+            raise Unstorable(said("it has more than {most_mib}", most_mib=MAX_FILE_BYTES / MIB))
         write_whole(file, data)
     except Unstorable as error:
-        raise NotUsable(
-            f"Save Conditioning cannot keep this conditioning in a file: {error}; save it before "
-            "hooks or other live objects are set on it."
-        ) from error
+        raise NotUsable(said(
+            "Save Conditioning cannot keep this conditioning in a file: {error}; save it before "
+            "hooks or other live objects are set on it.", error=sentence_of(error))) from error
     except OSError as error:
-        raise NotUsable(
-            f"Save Conditioning could not write {file.name}: {error.strerror or error}; its "
-            f"folder is {file.parent}."
-        ) from error
+        raise NotUsable(said(
+            "Save Conditioning could not write {file}: {error}; its folder is {folder}.",
+            file=file.name, error=error.strerror or str(error), folder=str(file.parent))) from error
 
 
 def load(file: Path) -> Loaded:
@@ -118,10 +116,10 @@ def load(file: Path) -> Loaded:
         value = from_bytes(read_untrusted(file, MAX_FILE_BYTES), KEY)
         loaded = Loaded(value["conditioning"], value["encoders"])
     except FileNotFoundError as error:
-        raise NotUsable(
-            f"Load Conditioning expects a file {shown(file.name)} in {file.parent}, but there is "
-            "none: choose another name, or save it first."
-        ) from error
+        raise NotUsable(said(
+            "Load Conditioning expects a file {file} in {folder}, but there is none: choose "
+            "another name, or save it first.",
+            file=shown(file.name), folder=str(file.parent))) from error
     except (OSError, SafetensorError, Damaged, KeyError, TypeError) as error:
         raise NotUsable(_not_ours(file)) from error
     sound = isinstance(loaded.encoders, list) and all(map(is_encoder, loaded.encoders))
@@ -138,7 +136,6 @@ def _is_ours(file: Path) -> bool:
 
 
 def _not_ours(file: Path) -> str:
-    return (
-        f"Load Conditioning expects a file that Save Conditioning wrote, but {shown(file.name)} is "
-        "damaged or another one: save it again."
-    )
+    return said(
+        "Load Conditioning expects a file that Save Conditioning wrote, but {file} is damaged or "
+        "another one: save it again.", file=shown(file.name))

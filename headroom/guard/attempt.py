@@ -102,7 +102,7 @@ class Failure:
 
 
 def _place(steps: traceback.StackSummary) -> str:
-    """Return the innermost line of a traceback in a few words; empty where there is none."""
+    """Return the innermost line of a traceback in a few words; empty if there is none."""
     if not steps:
         return ""
     last = steps[-1]
@@ -171,7 +171,7 @@ class Done(Generic[T]):
         self.result = result
 
 
-def try_once(call: Callable[[], T]) -> "Done[T] | Failure":
+def attempt_once(call: Callable[[], T]) -> "Done[T] | Failure":
     """Return the result of a call or its failure; a call that left something out has failed."""
     failed: Exception
     with watching() as left_out:

@@ -20,7 +20,7 @@ Prefer = Literal["same bits", "speed"]
 
 @dataclass(frozen=True)
 class GuardOptions:
-    """The switches of the node; `max_attempts` counts the retries of one failing call.
+    """The switches of the node; `max_attempts`: how often one failing call is repeated.
 
     `prefer`: if several plans fit, take one that changes no bit of the result, or the fastest.
     """
@@ -88,7 +88,7 @@ class Call(Generic[T]):
         return replace(plan, room_bytes=room), min(spared, part)
 
     def smaller(self, plan: Plan, lack: Lack) -> Plan | None:
-        """Return the plan with smaller parts; None where it cannot or must not be cut further."""
+        """Return the plan with smaller parts; None if it cannot or must not be cut further."""
         return None
 
     def cut_words(self, plan: Plan) -> list[str]:

@@ -79,7 +79,7 @@ def out_of_memory_behind(error: BaseException) -> BaseException | None:
 
 
 def where_of(error: BaseException) -> Where | None:
-    """Return which memory ran out, by type and text alone; None where a rerun cannot help."""
+    """Return which memory ran out, by type and text alone; None if a rerun cannot help."""
     if isinstance(error, OomGuardError) and error.__cause__ is not None:
         return where_of(error.__cause__)  # the error that OOM Guard could not recover from
     name = next((name for name, kind in _NAMES.items() if isinstance(error, kind)), None)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..base.guards import is_inserted
-from ..base.inputs import expect_choice, expect_flag, expect_whole
+from ..base.inputs import came, expect_choice, expect_flag, expect_whole
 from ..base.said import said
 from ..host.adapter import guard_host
 from ..host.features import lost
@@ -41,18 +41,15 @@ def guard(value: Any, options: GuardOptions) -> Any:
     if is_ours and (kind is None or (kind == "VAE" and not _has_weights(value))):
         return value
     if host is None or kind is None:
-        came = "nothing" if value is None else f"a {type(value).__name__}"
-        raise ValueError(
+        raise ValueError(said(
             "OOM Guard expects a MODEL, VAE, CLIP, CONTROL_NET or UPSCALE_MODEL on the input "
-            f"`model`, but got {came}: connect one of these there."
-        )
+            "`model`, but got {came}: connect one of these there.", came=came(value)))
     if kind == "MODEL":
         return guard_model(value, options, host)
     if kind == "VAE" and not _has_weights(value):
-        raise ValueError(
+        raise ValueError(said(
             "OOM Guard got a VAE without weights on the input `model`: the checkpoint contains no "
-            "VAE; connect the one of a Load VAE node."
-        )
+            "VAE; connect the one of a Load VAE node."))
     if kind == "VAE":
         return guard_vae(value, options)
     if kind == "CLIP":

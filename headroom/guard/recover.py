@@ -24,7 +24,7 @@ from ..measure.journal import GaveUp, executing_node, note, note_action, note_oo
 from ..measure.snapshot import Snapshot, freed_mib, snapshot
 from ..models.unload import unload_models
 from . import lessons, weights
-from .attempt import Done, Failure, guarding, is_recovering, tidy, try_once
+from .attempt import Done, Failure, attempt_once, guarding, is_recovering, tidy
 from .call import Call, GuardOptions, Plan
 from .errors import OomGuardError
 from .explain import Attempt, Recovery, explain
@@ -49,7 +49,7 @@ def recover(
         return call.run(plan or Plan())
     with nullcontext() if is_outer else guarding():
         begun = _remembered(call) if plan is None else plan
-        outcome = try_once(lambda: call.run(begun))
+        outcome = attempt_once(lambda: call.run(begun))
         if isinstance(outcome, Done):
             return outcome.result
         return _Recovering(call, options, begun, outcome).result()
@@ -179,7 +179,7 @@ class _Recovering(Generic[T]):
                 words.extend(plan.room_words() if freed <= 0 else [
                     said("offloaded {freed_mib} of its own weights", freed_mib=freed / MIB)])
 
-        try_once(do)  # if this runs out of memory too, the call shows whether it helped
+        attempt_once(do)  # if this runs out of memory too, the call shows whether it helped
         if replace(plan, alone=old.alone, room_bytes=old.room_bytes) != old:
             words += call.cut_words(plan)[-1:]
         return words or [TIDIED]
@@ -190,12 +190,12 @@ class _Recovering(Generic[T]):
                          last.text, at=last.at)
         outcome: Done[T] | Failure | None = None
         try:
-            outcome = try_once(self.retried)
+            outcome = attempt_once(self.next_attempt)
         finally:
             note_outcome(noted, isinstance(outcome, Done))
         return outcome
 
-    def retried(self) -> T:
+    def next_attempt(self) -> T:
         if self.is_incomplete:  # to load them again with all of their LoRAs
             unload_models(weights.found(self.call.patchers))
             self.is_incomplete = False

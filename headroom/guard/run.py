@@ -58,7 +58,7 @@ class Run:
     def fewer_rows(
         self, lack: Lack, buffers_bytes: int = 0, row_bytes: float = 0.0
     ) -> int | None:
-        """Return the rows of the largest pieces that can fit; None where it cannot be cut.
+        """Return the rows of the largest pieces that can fit; None if it cannot be cut.
 
         At best what a call needs shrinks in proportion to its rows; the buffers that stream weights
         (`buffers_bytes`) do not shrink. `row_bytes` is ComfyUI's estimate for one row. Where
@@ -117,8 +117,8 @@ class Run:
 class Footprint:
     """What a call took on its device, read from torch's cache afterwards.
 
-    Before a retry torch's cache is returned to the driver. So what is cached and unused after the
-    call is what the call needed at its peak. Create it right before a call.
+    Torch's cache is returned to the driver before each further attempt. So what is cached and
+    unused after the call is what the call needed at its peak. Create it right before a call.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -126,7 +126,7 @@ class Footprint:
         self._before = self._cached()
 
     def bytes(self) -> tuple[int, int] | None:
-        """Return what the call took and what it could take; None where nobody can tell."""
+        """Return what the call took and what it could take; None if it is not known."""
         room, now = measure_device(self._device).room_bytes, self._cached()
         if room is None or now is None or self._before is None:
             return None

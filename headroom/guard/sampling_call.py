@@ -92,7 +92,7 @@ class Loading(Sampling):
 
 
 class Step(Sampling):
-    """One step: its models are loaded, and a retry can offload their weights."""
+    """One step: its models are loaded, and the next attempt can offload their weights."""
 
     def doing(self, model: str) -> str:
         return said("a step of sampling with {model}", model=model)

@@ -33,7 +33,7 @@ def smaller_tile(
     needs: Callable[[int], float] = lambda tile: 0.0,
     count: Callable[[int], int] | None = None,
 ) -> int | None:
-    """Return the side of the largest tile that can fit; None where none is smaller than `now`.
+    """Return the side of the largest tile that can fit; None if none is smaller than `now`.
 
     sides: of the input, in its pixels. needs: returns the bytes that a tile takes at least. count:
     returns how many tiles of a size there are; of sizes with the same count the smallest is taken.

@@ -153,7 +153,7 @@ class _VAECall(Call[torch.Tensor]):
         return None if tile is None else replace(plan, tile=tile)
 
     def _fewer_frames(self, plan: Plan, lack: Lack, side: int, is_left: bool) -> int | None:
-        """Return how many frames of tiles of this side fit; None where fewer are no help.
+        """Return how many frames of tiles of this side fit; None if fewer are no help.
 
         is_left: nothing else is left, so fewer are tried whatever ComfyUI estimates.
         """
@@ -222,7 +222,7 @@ class _VAECall(Call[torch.Tensor]):
         return self._estimate(tile, frames) / (1 if is_reliable else too_much)
 
     def _estimate(self, tile: int | None = None, frames: int | None = None) -> float:
-        """Return ComfyUI's estimate for one image, or a tile of it; 0 where it has none.
+        """Return ComfyUI's estimate for one image, or a tile of it; 0 if it has none.
 
         tile, frames: sides and time as in the input. Every kind of VAE has a formula of its own.
         """

@@ -2,7 +2,7 @@
 
 After an out-of-memory error ComfyUI's `decode` and `encode` compute in tiles at once, which can be
 as large as the picture. On the copy this fallback raises an error instead. So OOM Guard can free
-memory and try the whole picture again first.
+memory and attempt the whole picture again first.
 """
 
 import inspect

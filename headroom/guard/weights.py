@@ -19,7 +19,7 @@ _SPARE = 1.5  # times what was missing: the call will ask for more tensors
 def other_bytes(in_use: Sequence[Any], lack: Lack) -> int:
     """Return the bytes that unloading the models a call does not use would free for it.
 
-    0 where RAM ran out: the weights would go there. Pages of dynamic VRAM are freed by themselves;
+    0 if RAM ran out: the weights would go there. Pages of dynamic VRAM are freed by themselves;
     only those that were not freed for the failed call count.
     """
     host = current_host()

@@ -59,13 +59,13 @@ def compiled_reason(patcher: Any) -> str:
     """Return what on `patcher` keeps the old weights in compiled form; "" for nothing."""
     for wrappers in patcher.wrappers.values():
         if COMPILE_KEY in wrappers:
-            return "a torch.compile wrapper"
+            return said("a torch.compile wrapper")
     weights = {id(parameter) for parameter in patcher.model.parameters()}
     parts = {id(part) for part in patcher.model.modules()}
     for name, patch in patcher.object_patches.items():
         if isinstance(patch, torch.nn.Module) and id(patch) not in parts:
             if any(id(parameter) in weights for parameter in patch.parameters()):
-                return f"a replaced {name}"
+                return said("a replaced {name}", name=name)
     return ""
 
 

@@ -56,7 +56,7 @@ def compute_device() -> torch.device:
 def available_bytes(device: torch.device) -> int | None:
     """Return the bytes a new tensor could get on `device` (RAM for the CPU), by ComfyUI's count.
 
-    At most what the ceiling of the device leaves. None where its driver cannot tell.
+    At most what the ceiling of the device leaves. None if its driver cannot tell.
     """
     found = devices.told(mm.get_free_memory, device)
     return None if found is None else ceiling.within(device, int(found), dynamic_bytes)
@@ -69,7 +69,7 @@ def hidden_bytes(device: torch.device) -> int:
 
 
 def dynamic_bytes(device: torch.device) -> int | None:
-    """Return the bytes of dynamic-VRAM pages on `device`; None where ComfyUI has none.
+    """Return the bytes of dynamic-VRAM pages on `device`; None if ComfyUI has none.
 
     torch's counters do not include these pages. Small weights of dynamic models live in ordinary
     torch memory and are left out here, so that nothing is counted twice.
@@ -91,7 +91,7 @@ def empty_cache() -> None:
 
 
 def drop_cast_buffers() -> bool:
-    """Drop the scratch buffers of weight streaming; False where ComfyUI has none.
+    """Drop the scratch buffers of weight streaming; False if ComfyUI has none.
 
     ComfyUI itself calls this after every node when dynamic VRAM is on, and never otherwise.
     """

@@ -139,7 +139,7 @@ def recording_paused() -> AbstractContextManager[Any]:
 
 
 def _function(module: str, name: str) -> Callable[..., Any] | None:
-    """Return a function that only some ComfyUIs have; None where it is not there."""
+    """Return a function that only some ComfyUIs have; None if it is not there."""
     try:
         return getattr(importlib.import_module(module), name, None)
     except ImportError:

@@ -38,11 +38,10 @@ def _unload(model: FoundModel) -> Unloaded:
     how = _move(model) if before or model.kind == "pipeline" else ""
     moved = before - device_bytes(model.modules)
     if before and moved == 0 and any(map(has_offload_hook, model.modules)):
-        raise ValueError(
-            f"Offload Model cannot move this {model.label}: accelerate or diffusers has spread it "
-            "over devices and moves its inputs and weights itself; use the offloading of that "
-            "library, or load the model without device_map."
-        )
+        raise ValueError(said(
+            "Offload Model cannot move this {model}: accelerate or diffusers has spread it over "
+            "devices and moves its inputs and weights itself; use the offloading of that library, "
+            "or load the model without device_map.", model=model.label))
     if moved == 0:
         return Unloaded(0, said(
             "{model}: 0 MiB, it was already on the CPU (not managed by ComfyUI)",

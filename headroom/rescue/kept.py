@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..base.said import said_json
+from ..base.said import Said, said_json, sentence_of
 from ..guard.errors import out_of_memory_behind
 from ..host.adapter import guard_host
-from ..measure.journal import OomAttempt, executing_node
+from ..measure.journal import Action, OomAttempt, executing_node, note
 from ..models.loaded import LoadedModel
 from ..record.newest import Newest
 from .failed_prompt import FailedPrompt, SeenError
@@ -24,12 +24,20 @@ class Running:
     heard: SeenError | None = None
     left_out: set[str] = field(default_factory=set)  # nodes without a part of their work
     caches: Any = None  # of the executor; see host/node_cache.py
+    refusal: str = ""  # of one of our nodes; ComfyUI logs each error twice
     is_decided: threading.Event = field(default_factory=threading.Event)
 
     def fails(
         self, error: BaseException, host: Any, models: Callable[[], list[LoadedModel]]
     ) -> None:
-        """ComfyUI handles an error: note what holds the memory before everything is unloaded."""
+        """ComfyUI handles an error: note what holds the memory before everything is unloaded.
+
+        A refusal of ours is also noted, with its phrase: ComfyUI shows it in English only.
+        """
+        phrase = sentence_of(error)
+        if isinstance(error, ValueError) and isinstance(phrase, Said) and phrase != self.refusal:
+            self.refusal = phrase
+            note(Action(self.prompt_id, host.node_of(error), "refused", 0.0, phrase))
         cause = out_of_memory_behind(error)
         if cause is None:
             return

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ..base.inputs import attribute
+from ..base.inputs import attribute, came
+from ..base.said import said
 from .sorting import Size
 
 LATENT_SCALE = 8
@@ -35,11 +36,10 @@ def item_size(item: Any, position: int) -> Size:
     else:
         size = _picture_size(item)
     if size is None or size.width < 1 or size.height < 1:
-        raise ValueError(
-            f"Size Sorter expects `items` with a width and a height (IMAGE, MASK, LATENT, ...), "
-            f"but item {position} is {_kind(item)}: connect pictures there, or write the sizes "
-            "into `sizes`, one line an item."
-        )
+        raise ValueError(said(
+            "Size Sorter expects `items` with a width and a height (IMAGE, MASK, LATENT, ...), "
+            "but item {position} is {kind}: connect pictures there, or write the sizes into "
+            "`sizes`, one line an item.", position=position, kind=_kind(item)))
     return size
 
 
@@ -85,6 +85,9 @@ def _shape(item: Any) -> tuple[int, ...]:
 
 def _kind(item: Any) -> str:
     if issubclass(type(item), Mapping) and "samples" in item:
-        return f"a LATENT of shape {list(_shape(_first_tensor(item['samples'])))}"
-    shape = _shape(item)
-    return f"a {type(item).__name__}" + (f" of shape {list(shape)}" if shape else "")
+        kind, shape = "LATENT", _shape(_first_tensor(item["samples"]))
+    else:
+        kind, shape = type(item).__name__, _shape(item)
+        if not shape:
+            return came(item)
+    return said("a {kind} of shape {shape}", kind=kind, shape=str(list(shape)))

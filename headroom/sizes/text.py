@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..base.inputs import shown
+from ..base.said import said
 from .sorting import Size
 
 # The most runs of one list: far more than a server does in a day, and quickly made.
@@ -84,31 +85,34 @@ def _lists(statement: _Statement) -> Iterator[tuple[str, list[int]]]:
         numbers = [entry for entry in entries if entry]
         for entry in numbers:
             if not _NUMBER.fullmatch(entry):
-                raise _malformed(statement, f"{shown(entry)} is not a whole number of pixels")
+                raise _malformed(statement, said(
+                    "{given} is not a whole number of pixels", given=shown(entry)))
         yield match[1].lower().rstrip("s"), [int(entry) for entry in numbers]
 
 
 def _size(width: int, height: int, statement: _Statement) -> Size:
     if width < 1 or height < 1:
-        raise _malformed(statement, "both sides must be at least 1 px")
+        raise _malformed(statement, said("both sides must be at least 1 px"))
     return Size(width, height)
 
 
 def _expect_few(count: int, statement: _Statement) -> None:
     if count > MAX_SIZES:
-        raise _malformed(statement, f"with it the list has {count:,} sizes, and at most "
-                                    f"{MAX_SIZES:,} are sorted at once")
+        raise _malformed(statement, said(
+            "with it the list has {count} sizes, and at most {most} are sorted at once",
+            count=f"{count:,}", most=f"{MAX_SIZES:,}"))
 
 
 def _must_be_paired(waiting: _Waiting | None) -> None:
     if waiting is not None:
         other = "widths" if waiting.kind == "height" else "heights"
-        needed = f"{waiting.kind}s=[...] needs {other}=[...] beside it or on the next line"
-        raise _malformed(waiting.statement, needed)
+        raise _malformed(waiting.statement, said(
+            "{these}=[...] needs {others}=[...] beside it or on the next line",
+            these=f"{waiting.kind}s", others=other))
 
 
 def _malformed(statement: _Statement, reason: str = "") -> ValueError:
     shown = statement.text if len(statement.text) <= 80 else statement.text[:77] + "..."
-    wanted = reason or "write one size such as 1024x1152, or heights=[...] widths=[...]"
-    return ValueError(f"Size Sorter cannot read line {statement.number} of `sizes`, "
-                      f"\"{shown}\": {wanted}.")
+    wanted = reason or said("write one size such as 1024x1152, or heights=[...] widths=[...]")
+    return ValueError(said('Size Sorter cannot read line {number} of `sizes`, "{line}": {wanted}.',
+                           number=statement.number, line=shown, wanted=wanted))

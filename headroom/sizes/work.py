@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..base.inputs import expect_list, expect_text, expect_whole
+from ..base.said import said
 from ..host.adapter import do_not_run
 from .items import item_size, latent_scale
 from .sorting import Fit, Order, SortedSizes, sort_sizes
@@ -37,11 +38,10 @@ def sort_work(
     work = list(items) if items is not None else [None] * len(written)
     asked = written or [item_size(item, place) for place, item in enumerate(work, start=1)]
     if len(asked) != len(work):
-        raise ValueError(
-            f"Size Sorter expects one line in `sizes` for each of the {len(work)} items, but got "
-            f"{len(asked)} sizes: leave `sizes` empty to use the items' own sizes, or disconnect "
-            "`items`."
-        )
+        raise ValueError(said(
+            "Size Sorter expects one line in `sizes` for each of the {items} items, but got "
+            "{sizes} sizes: leave `sizes` empty to use the items' own sizes, or disconnect "
+            "`items`.", items=len(work), sizes=len(asked)))
     sorted_sizes = sort_sizes(asked, order, fit, bucket)
     notes = _notes(bool(written), work, fit) if items is not None else []
     text = "\n".join([sorted_sizes.text, *notes])
@@ -74,11 +74,10 @@ def restore_order(items: Sequence[Any], index: Sequence[int]) -> list[Any]:
     if not index and not items:
         return []
     if not index or not items or len(items) % len(index):
-        raise ValueError(
-            f"Restore Order expects as many items as indices, or a multiple, but got {len(items)} "
-            f"items for {len(index)} indices: connect `index` of the Size Sorter and the list "
-            "that was made from its outputs."
-        )
+        raise ValueError(said(
+            "Restore Order expects as many items as indices, or a multiple, but got {items} "
+            "items for {indices} indices: connect `index` of the Size Sorter and the list that "
+            "was made from its outputs.", items=len(items), indices=len(index)))
     each = len(items) // len(index)
     places = sorted(range(len(index)), key=lambda place: index[place])
     return [item for place in places for item in items[place * each : (place + 1) * each]]
@@ -115,8 +114,7 @@ def sorted_lists(
 def _only(name: str, values: Sequence[Any]) -> Any:
     expect_list("Size Sorter", name, values)
     if not values or any(value != values[0] for value in values[1:]):
-        raise ValueError(
-            f"Size Sorter expects one value for `{name}`, but a list of {len(values)} came: it "
-            "sorts the whole list at once, so connect a single value there."
-        )
+        raise ValueError(said(
+            "Size Sorter expects one value for `{name}`, but a list of {count} came: it sorts the "
+            "whole list at once, so connect a single value there.", name=name, count=len(values)))
     return values[0]

@@ -85,6 +85,19 @@ def test_a_compiled_model_is_refused_in_one_sentence(client):
         client.run(graph.prompt)
 
 
+def test_a_refusal_is_in_the_runs_record_as_a_phrase_that_the_panel_can_translate(client):
+    graph = Graph()
+    cast = add_cast(graph, graph.add("CastOdd", kind="compiled"))
+    graph.add("PreviewAny", source=cast[1])
+    with pytest.raises(PromptFailed):
+        client.run(graph.prompt)
+    run_record = client.get_json("/headroom/runs?limit=1")["runs"][0]
+    [refused] = [one for one in run_record["actions"] if one["action"] == "refused"]
+    assert refused["node_id"] == cast.id
+    assert refused["said"]["template"].startswith("Cast bf16 cannot cast this {model}: it carries")
+    assert refused["said"]["values"]["reason"]["template"] == "a replaced {name}"
+
+
 def test_an_upscaler_of_latents_that_filters_with_a_buffer_runs_near_the_original(
     sim, newest_comfyui
 ):

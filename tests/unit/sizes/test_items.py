@@ -63,7 +63,7 @@ def test_the_size_of_a_tensor_without_memory_is_known_too():
 
 @pytest.mark.parametrize(("item", "shown"), [
     ("1024x1024", "item 3 is a str"),
-    (None, "item 3 is a NoneType"),
+    (None, "item 3 is nothing"),
     (torch.zeros(7), "item 3 is a Tensor of shape [7]"),
     (torch.zeros(1, 0, 64, 3), "item 3 is a Tensor of shape [1, 0, 64, 3]"),
     ({"samples": torch.zeros(1, 64, 500)}, "item 3 is a LATENT of shape [1, 64, 500]"),
