@@ -30,7 +30,8 @@ class CLIP:
 def host(monkeypatch):
     """An encoder of `loaded` MiB under dynamic VRAM; `unloaded` counts how often it left."""
     found = SimpleNamespace(is_dynamic=True, loaded=2016, unloaded=0, on_cpu=None)
-    patcher = SimpleNamespace(load_device=GPU, model=torch.nn.Linear(1, 1), model_size=lambda: 8)
+    patcher = SimpleNamespace(load_device=GPU, offload_device=torch.device("cpu"),
+                              model=torch.nn.Linear(1, 1), model_size=lambda: 8)
     found.clip = CLIP(patcher)
 
     def unload(models):
