@@ -76,12 +76,20 @@ def foreign_models(now: Snapshot | None = None, least_bytes: int = NOTABLE) -> l
     host = current_host()
     if host is None or lost("files") or _beside_models(host, now or snapshot()) < least_bytes:
         return []
+    patchers = host.living_patchers()  # the search meets them, and a prompt may begin meanwhile
+    try:
+        return _foreign(host, patchers)
+    finally:
+        borrowed.done_with(patchers)
+
+
+def _foreign(host: Any, patchers: list[Any]) -> list[Foreign]:
     from ..host.packs import node_objects, pack_modules
 
     packs = pack_modules()
     names = {module.__name__: pack for pack, modules in packs.items() for module in modules}
     loaded = [entry.model.model for entry in host.loaded_entries() if entry.model is not None]
-    seen = {key for module in (*loaded, *_kept(host)) for _, tensor in module_tensors(module)
+    seen = {key for module in (*loaded, *_kept(patchers)) for _, tensor in module_tensors(module)
             for part in parts_of(tensor) if (key := storage_key(part))}
     held: dict[str | None, tuple[list[str], int]] = {}
 
@@ -110,7 +118,9 @@ def kept_models(now: Snapshot) -> list[Said]:
     if host is None or _beside_models(host, now) < NOTABLE:
         return []
     seen: set[tuple[str, int]] = set()
-    sizes = [(_bytes_of(module, seen), type(module).__name__) for module in _kept(host)]
+    patchers = host.living_patchers()
+    sizes = [(_bytes_of(module, seen), type(module).__name__) for module in _kept(patchers)]
+    borrowed.done_with(patchers)
     if not (total := sum(size for size, _ in sizes)):
         return []
     names = dict.fromkeys(name for size, name in sizes if size)
@@ -118,11 +128,9 @@ def kept_models(now: Snapshot) -> list[Said]:
                  held_mib=total / MIB, classes=", ".join(list(names)[:NAMED]))]
 
 
-def _kept(host: Any) -> list[torch.nn.Module]:
+def _kept(patchers: list[Any]) -> list[torch.nn.Module]:
     """Return the models that stay on the GPU when ComfyUI unloads them, each once."""
-    patchers = host.living_patchers()
     kept = {id(patcher.model): patcher.model for patcher in patchers if stays(patcher)}
-    borrowed.done_with(patchers)
     return list(kept.values())
 
 
