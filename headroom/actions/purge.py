@@ -14,7 +14,7 @@ from ..measure.journal import note_action
 from ..measure.report import Report, nothing_done
 from ..measure.snapshot import Snapshot, devices_in_use, others_took_bytes, snapshot
 from ..models.find import FoundModel, find_models
-from ..models.foreign import foreign_models
+from ..models.foreign import foreign_models, kept_models
 from ..models.unload import Unloaded, loaded_bytes, others, unload_models
 
 Unload = Literal["all models", "all but keep", "no models"]
@@ -200,7 +200,7 @@ def _reset_node_cache() -> str:
 
 def _finish(headline: str, steps: tuple[str, ...], before: Snapshot) -> Report:
     after = snapshot()
-    steps = (*steps, *(one.sentence() for one in foreign_models(after)))
+    steps = (*steps, *kept_models(after), *(one.sentence() for one in foreign_models(after)))
     report = Report(headline, steps, before, after)
     if not headline:
         report = Report(_headline(report), steps, before, after)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..base.device import MIB, in_mib, mib_text
+from ..base.device import MIB, in_mib, mib_text, stays
 from ..base.ram import ram_room_bytes
 from ..base.said import Said
 from ..host.adapter import current_host
@@ -23,7 +23,7 @@ def readiness(
     device, wanted = host.compute_device(), wanted_mib * MIB
     running, pending = queue_lengths
     idle = [] if running else [one for one in host.loaded_entries() if one.device == device]
-    evictable = sum(map(loaded_bytes, idle))
+    evictable = sum(loaded_bytes(one) for one in idle if one.model and not stays(one.model))
     free: int | None = host.available_bytes(device)
     if device.type == "cpu" and free is not None:
         free = min(free, ram_room_bytes())  # older ComfyUIs do not know the limit of a container

@@ -46,6 +46,15 @@ def same_device(one: torch.device, other: torch.device) -> bool:
     return (one.type, one.index or 0) == (other.type, other.index or 0)
 
 
+def stays(patcher: Any) -> bool:
+    """Return whether a model's weights stay on its GPU when ComfyUI unloads it.
+
+    So it does with --gpu-only, and with --highvram for diffusion models.
+    """
+    home, away = patcher.load_device, patcher.offload_device
+    return home.type != "cpu" and same_device(home, away)
+
+
 def is_pool(device: torch.device) -> bool:
     """Return whether torch's memory on `device` comes from the driver's pool (cudaMallocAsync)."""
     return device.type == "cuda" and torch.cuda.get_allocator_backend() == "cudaMallocAsync"

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from ..base.device import same_device
+from ..base.device import same_device, stays
 from ..host.adapter import current_host, guard_host
 from ..models.find import FoundModel
 from ..models.unload import others, unload_models
@@ -100,7 +100,8 @@ def _streamable(in_use: Sequence[Any], device: torch.device | None) -> list[Any]
     """Return the models whose weights stay off the full device after they are offloaded.
 
     Not dynamic models: the next call loads their pages again, and the pager had freed all it could.
+    Nor models that ComfyUI keeps on the GPU.
     """
     host = current_host()
     return [one for one in in_use if host is not None and not host.is_dynamic(one)
-            and (device is None or same_device(one.load_device, device))]
+            and not stays(one) and (device is None or same_device(one.load_device, device))]

@@ -127,11 +127,11 @@ def is_dynamic(patcher: Any) -> bool:
 def unloadable_bytes(entry: Any) -> int:
     """Return the bytes on the GPU that unloading this entry (LoadedModel) would free there.
 
-    For a dynamic model these are its pages: the small weights beside them come back with the next
-    load and are never much. Where another pack places the weights, ComfyUI counts 0: then the
-    weights of the module count.
+    0 where unloading leaves them there. For a dynamic model these are its pages: the small weights
+    beside them come back with the next load and are never much. Where another pack places the
+    weights, ComfyUI counts 0: then the weights of the module count.
     """
-    if entry.model is None or entry.device.type == "cpu":
+    if entry.model is None or entry.device.type == "cpu" or devices.stays(entry.model):
         return 0
     loaded = int(entry.model.loaded_size())
     if is_dynamic(entry.model):

@@ -15,11 +15,12 @@ from typing import Any, Literal
 
 import torch
 
-from ..base.device import MIB, in_mib
+from ..base.device import MIB, in_mib, stays
 from ..base.inputs import attribute
 from ..base.said import Said, said
 from ..base.tensors import module_tensors, parts_of, storage_key
 from ..host.adapter import current_host
+from ..host.borrowed import borrowed
 from ..host.features import lost
 from ..measure.snapshot import Snapshot, snapshot
 from .unload import loaded_bytes
@@ -75,12 +76,20 @@ def foreign_models(now: Snapshot | None = None, least_bytes: int = NOTABLE) -> l
     host = current_host()
     if host is None or lost("files") or _beside_models(host, now or snapshot()) < least_bytes:
         return []
+    patchers = host.living_patchers()  # the search meets them, and a prompt may begin meanwhile
+    try:
+        return _foreign(host, patchers)
+    finally:
+        borrowed.done_with(patchers)
+
+
+def _foreign(host: Any, patchers: list[Any]) -> list[Foreign]:
     from ..host.packs import node_objects, pack_modules
 
     packs = pack_modules()
     names = {module.__name__: pack for pack, modules in packs.items() for module in modules}
-    seen = {key for entry in host.loaded_entries() if entry.model is not None
-            for _, tensor in module_tensors(entry.model.model)
+    loaded = [entry.model.model for entry in host.loaded_entries() if entry.model is not None]
+    seen = {key for module in (*loaded, *_kept(patchers)) for _, tensor in module_tensors(module)
             for part in parts_of(tensor) if (key := storage_key(part))}
     held: dict[str | None, tuple[list[str], int]] = {}
 
@@ -100,6 +109,29 @@ def foreign_models(now: Snapshot | None = None, least_bytes: int = NOTABLE) -> l
             count(holder or names.get(type(found).__module__), found)
     return sorted((Foreign(pack, tuple(dict.fromkeys(classes)), size)
                    for pack, (classes, size) in held.items()), key=lambda one: -one.bytes)
+
+
+def kept_models(now: Snapshot) -> list[Said]:
+    """Return a sentence on the models that ComfyUI keeps on the GPU when it unloads them, in a
+    list; empty if there are none."""
+    host = current_host()
+    if host is None or _beside_models(host, now) < NOTABLE:
+        return []
+    seen: set[tuple[str, int]] = set()
+    patchers = host.living_patchers()
+    sizes = [(_bytes_of(module, seen), type(module).__name__) for module in _kept(patchers)]
+    borrowed.done_with(patchers)
+    if not (total := sum(size for size, _ in sizes)):
+        return []
+    names = dict.fromkeys(name for size, name in sizes if size)
+    return [said("kept on the GPU by ComfyUI (--highvram or --gpu-only): {held_mib} of {classes}",
+                 held_mib=total / MIB, classes=", ".join(list(names)[:NAMED]))]
+
+
+def _kept(patchers: list[Any]) -> list[torch.nn.Module]:
+    """Return the models that stay on the GPU when ComfyUI unloads them, each once."""
+    kept = {id(patcher.model): patcher.model for patcher in patchers if stays(patcher)}
+    return list(kept.values())
 
 
 def _beside_models(host: Any, now: Snapshot) -> int:

@@ -40,9 +40,19 @@ Ranges = list[tuple[int, int]]  # of addresses, in order
 def ram_held(now: Snapshot) -> Part:
     """Return the parts of the RAM, in MiB. It walks a few times over all objects of the process, in
     C, and once over what packs hold, in Python: not for the event loop."""
+    host = current_host()
+    # A prompt may begin meanwhile, which drops models that the search meets.
+    patchers = [] if host is None or lost("nodes") else host.living_patchers()
+    try:
+        return _parts(now, host, patchers)
+    finally:
+        borrowed.done_with(patchers)
+
+
+def _parts(now: Snapshot, host: Any, patchers: list[Any]) -> Part:
     seen: set[int] = set()
     ranges = _file_ranges()
-    models = _models(seen, ranges)
+    models = _models(host, patchers, seen, ranges)
     cached = _cached(seen, ranges)
     packs = _packs(seen, ranges)
     others = sum(_sizes(living(torch.Tensor), seen, ranges))
@@ -79,33 +89,28 @@ class SeldomHeld:
         return found
 
 
-def _models(seen: set[int], ranges: Ranges) -> list[Part]:
-    host = current_host()
-    if host is None or lost("nodes"):
-        return []
-    patchers = host.living_patchers()
+def _models(
+    host: Any, patchers: list[Any], seen: set[int], ranges: Ranges
+) -> list[Part]:
     found: list[Part] = []
-    try:
-        for patcher, model in {id(model): (one, model) for one in patchers
-                               for model in _modules_of(one)}.values():
-            in_ram = mapped = pinned = 0
-            names = getattr(patcher, "pinned", ())
-            for name, tensor in module_tensors(model):
-                for address, size in _storages(tensor):
-                    if address in seen:
-                        continue
-                    seen.add(address)
-                    is_mapped = _is_mapped(address, ranges)
-                    mapped += size * is_mapped
-                    in_ram += size * (not is_mapped)
-                    pinned += size * (name in names)
-            if in_ram + mapped >= LEAST:
-                found.append({
-                    "id": name_of(model), "class": class_name(model),
-                    "file": file_name(host.source_files(patcher)), "mib": in_mib(in_ram),
-                    "mapped_mib": in_mib(mapped), "pinned_mib": in_mib(pinned)})
-    finally:
-        borrowed.done_with(patchers)
+    for patcher, model in {id(model): (one, model) for one in patchers
+                           for model in _modules_of(one)}.values():
+        in_ram = mapped = pinned = 0
+        names = getattr(patcher, "pinned", ())
+        for name, tensor in module_tensors(model):
+            for address, size in _storages(tensor):
+                if address in seen:
+                    continue
+                seen.add(address)
+                is_mapped = _is_mapped(address, ranges)
+                mapped += size * is_mapped
+                in_ram += size * (not is_mapped)
+                pinned += size * (name in names)
+        if in_ram + mapped >= LEAST:
+            found.append({
+                "id": name_of(model), "class": class_name(model),
+                "file": file_name(host.source_files(patcher)), "mib": in_mib(in_ram),
+                "mapped_mib": in_mib(mapped), "pinned_mib": in_mib(pinned)})
     return _largest(found)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..base.device import MIB, same_device
+from ..base.device import MIB, same_device, stays
 from ..base.said import said
 from ..base.tensors import bytes_on, module_bytes
 from ..host.adapter import current_host
@@ -20,6 +20,7 @@ class Unloaded:
 
     moved_bytes: int
     text: str
+    stays: bool = False  # ComfyUI keeps it on the GPU
 
 
 def unload_models(models: Iterable[FoundModel]) -> list[Unloaded]:
@@ -65,6 +66,10 @@ def _unload_patcher(model: FoundModel) -> Unloaded:
     entries = host.entries_of([model.handle]) if host is not None else []
     if host is not None and not entries and _is_moved_by_its_pack(model.handle, host):
         return _unload(FoundModel("module", model.handle.model))
+    if host is not None and stays(model.handle) and device_bytes([model.handle.model]):
+        host.unload(entries)
+        return Unloaded(0, said("{model}: 0 MiB, ComfyUI keeps it on the GPU (--highvram or "
+                                "--gpu-only)", model=model.label), stays=True)
     if host is None or not entries:
         return Unloaded(0, said("{model}: 0 MiB, it was not loaded", model=model.label))
     loaded = sum(_weights_there(entry, host) for entry in entries)

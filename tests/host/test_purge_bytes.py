@@ -91,6 +91,35 @@ def test_a_model_on_its_way_to_disk_is_mapped_whole(client):
     assert sum(map(float, mapped)) == pytest.approx(size, rel=0.01)
 
 
+def test_what_comfyui_keeps_on_the_gpu_is_told_as_kept_there_and_not_as_gone_or_foreign(sim):
+    client = sim(2048, "--highvram").client
+    forget_everything(client)
+    graph = Graph()
+    checkpoint = load(graph)
+    latent = add_sampler(graph, checkpoint[0], checkpoint[1])
+    offload = add_offload(graph, model=checkpoint[0], after=latent)
+    again = add_offload(graph, model=checkpoint[0], after=offload[1])
+    purge = add_purge(graph, value=again[1])
+    texts = node_texts(client.run(graph.prompt))
+    kept = "ComfyUI keeps it on the GPU (--highvram or --gpu-only)"
+    for report in (texts[offload.id], texts[again.id]):
+        assert report.startswith("0.0 MiB of weights left the GPU: ComfyUI keeps them there")
+        assert f"BaseModel: 0 MiB, {kept}" in report
+    assert re.search(r"kept on the GPU by ComfyUI \(--highvram or --gpu-only\): [1-9][\d.]* MiB of "
+                     "BaseModel", texts[purge.id])
+    assert "not managed" not in texts[purge.id]
+    assert client.get_json("/headroom/memory")["foreign"] == []
+    graph = Graph()
+    checkpoint = load(graph, TEST_CHECKPOINT_B)
+    graph.add("SaveLatent", samples=add_sampler(graph, checkpoint[0], checkpoint[1]),
+              filename_prefix="kept")
+    client.run(graph.prompt)
+    leaves = [one["loaded_mib"] for one in client.get_json("/headroom/memory")["models"]
+              if one["kind"] != "diffusion model"]
+    ready = client.get_json("/headroom/ready")
+    assert leaves and ready["evictable_mib"] == pytest.approx(sum(leaves), abs=0.01)
+
+
 def test_only_below_free_counts_what_is_really_free(client):
     graph = Graph()
     low = add_purge(graph, only_below_free_mib=2048)

@@ -1,5 +1,6 @@
 """A model that another thread looked at beside a prompt dies in the thread of the prompt."""
 
+import sys
 import threading
 import weakref
 
@@ -7,7 +8,8 @@ import pytest
 from support.hosts import Host, Patcher
 
 from headroom.host.borrowed import Borrowed
-from headroom.models import loaded
+from headroom.measure.snapshot import Snapshot
+from headroom.models import foreign, loaded, ram_held
 
 
 class Looked:
@@ -109,3 +111,37 @@ def test_a_list_of_the_models_holds_none_of_them(died, monkeypatch):
     assert died == []
     borrowed.drop_all()
     assert died == [threading.get_ident()] and model.patcher() is None
+
+
+@pytest.mark.parametrize("search", [foreign.foreign_models, ram_held.ram_held])
+def test_a_search_holds_no_model_that_comfyuis_cache_drops_meanwhile(died, monkeypatch, search):
+    """The next prompt begins beside the search, which has what ComfyUI's cache had before."""
+    cache = [(None, None, [mortal(died)])]
+    has_looked, has_begun = threading.Event(), threading.Event()
+
+    def results():
+        found = list(cache)
+        has_looked.set()
+        assert has_begun.wait(60)
+        return found
+
+    packs = SimpleNamespace(pack_modules=dict, cached_results=results,
+                            node_objects=lambda: [value for *_, value in results()])
+    host = SimpleNamespace(loaded_entries=list, source_files=lambda _: [],
+                           living_patchers=lambda: [one for *_, [one] in cache])
+    borrowed = Borrowed()
+    monkeypatch.setitem(sys.modules, "headroom.host.packs", packs)
+    for module in (foreign, ram_held):
+        monkeypatch.setattr(module, "current_host", lambda: host)
+        monkeypatch.setattr(module, "borrowed", borrowed)
+    monkeypatch.setattr(foreign, "_beside_models", lambda *_: 1 << 30)
+    thread = threading.Thread(target=search, args=(Snapshot((), 0, 0),))
+    thread.start()
+    assert has_looked.wait(60)
+    borrowed.prompt_begins()
+    cache.clear()
+    has_begun.set()
+    thread.join()
+    assert died == []
+    borrowed.let_go()
+    assert died == [threading.get_ident()]
