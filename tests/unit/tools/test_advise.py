@@ -25,6 +25,7 @@ class Server:
 
     def __init__(self, found, record=RUN):
         self.found, self.record, self.asked, self.queued = found, record, [], []
+        self.emptied = 0
 
     def get_json(self, path):
         assert path == "/object_info"
@@ -38,6 +39,11 @@ class Server:
 
     def events(self):
         raise ImportError("no websocket")
+
+    def run(self, prompt):
+        [node] = prompt.values()
+        assert node["inputs"]["reset_node_cache"] and not self.queued
+        self.emptied += 1
 
     def queue(self, prompt, client_id=None):
         self.queued.append(prompt)
@@ -79,6 +85,15 @@ def test_the_workflow_is_run_once_unless_a_run_is_named(start):
     server = Server([item()])
     start(PROMPT, server, "--record", "id-7")
     assert server.queued == [] and "/headroom/runs/id-7/advice" in server.asked
+
+
+def test_the_run_shows_all_that_the_workflow_needs_also_if_it_has_run_before(start):
+    """What comes from ComfyUI's cache needs nothing, and then there would be nothing to advise."""
+    server = Server([item()])
+    start(PROMPT, server)
+    assert (server.emptied, len(server.queued)) == (1, 1)
+    start(PROMPT, server, "--record", "id-7")
+    assert server.emptied == 1
 
 
 def test_the_size_is_asked_for_and_what_to_expect_is_said(start, capsys):
