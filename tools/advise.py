@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from . import advice
+from . import advice, budget
 from .address import add_server
 from .client import Client, PromptFailed, failed
 from .errors import DevError
@@ -70,6 +70,7 @@ def _advise(args: argparse.Namespace, client: Client) -> int:
 
 def _run(args: argparse.Namespace, client: Client, prompt: Json) -> str:
     """Run it once; a run that ends out of memory says where it needs most."""
+    budget.begin_anew(client)
     settings = dict(parse_setting(text) for text in args.settings)
     entry = follow(client, with_settings(prompt, settings), args.timeout)
     if failed(entry) and not PromptFailed(entry).out_of_memory:

@@ -8,9 +8,9 @@ from .errors import DevError
 from .graph import forget_everything
 
 EXIT_CODE = 3  # 1 is a failed run, 2 a wrong command line
-WITHOUT = "so a budget cannot be checked; leave it out there."
-NO_HEADROOM = f"The server has no Headroom, {WITHOUT}"
-NOTHING_TOLD = f"The server does not tell its {{what}}, {WITHOUT}"
+NO_HEADROOM = "The server has no Headroom, so it tells nobody what a run needs."
+NOTHING_TOLD = ("The server does not tell its {what}, so a budget cannot be checked; leave it out "
+                "there.")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

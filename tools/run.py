@@ -93,7 +93,7 @@ def run_all(jobs: list[Job], client: Client, args: argparse.Namespace) -> Iterat
 
 def run_one(job: Job, client: Client, args: argparse.Namespace, bar: ProgressBar) -> Json:
     """Run a job, print what came of it, and return what --json prints."""
-    if budget.is_set(args):
+    if args.advice or budget.is_set(args):
         budget.begin_anew(client)
     entry = follow(client, job.prompt, args.timeout, bar)
     bar.leave()

@@ -73,6 +73,15 @@ def test_the_workflow_is_run_once_unless_a_run_is_named(start):
     assert server.ran == [] and "/headroom/runs/id-7/advice" in server.asked
 
 
+def test_the_run_shows_all_that_the_workflow_needs_also_if_it_has_run_before(start):
+    """What comes from ComfyUI's cache needs nothing, and then there would be nothing to advise."""
+    server = Server([item()])
+    start(PROMPT, server)
+    assert (server.emptied, len(server.ran)) == (1, 1)
+    start(PROMPT, server, "--record", "id-7")
+    assert server.emptied == 1
+
+
 def test_the_size_is_asked_for_and_what_to_expect_is_said(start, capsys):
     server = Server([item(expected=[7000.0, 7500.0])])
     assert start(PROMPT, server, "--into", "8")[0] == 0

@@ -35,7 +35,9 @@ def test_advice_is_shown_only_where_it_is_asked_for(start, capsys):
             one = {"text": "Do it.", "saves_mib": [10, 20], "edit": {}, "changes_picture": False}
             return (200, [one]) if path.endswith("/advice") else super().get(path)
 
-    assert start(Advising(), "--advice") == 0
+    server = Advising()
+    assert start(server, "--advice") == 0
+    assert server.emptied == 1  # else a run that comes from the cache would need nothing
     assert "1. Do it.\n   Saves 10 to 20 MiB; the picture stays." in capsys.readouterr().out
     assert start(Advising()) == 0
     assert "Do it." not in capsys.readouterr().out
