@@ -3,6 +3,7 @@
 import sys
 import threading
 import weakref
+from types import SimpleNamespace
 
 import pytest
 from support.hosts import Host, Patcher
