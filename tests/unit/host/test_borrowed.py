@@ -144,5 +144,5 @@ def test_a_search_holds_no_model_that_comfyuis_cache_drops_meanwhile(died, monke
     has_begun.set()
     thread.join()
     assert died == []
-    borrowed.let_go()
+    borrowed.drop_all()
     assert died == [threading.get_ident()]
