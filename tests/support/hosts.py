@@ -44,11 +44,14 @@ class Entry:
 
 class Host:
     """The host adapter: all `patchers` live, those given are loaded, on a device that may not know
-    how many bytes are free."""
+    how many bytes are free. `kept` and `freed` are the bytes that a limit has asked for.
+    """
 
-    def __init__(self, *loaded, living=(), device="cpu", free_bytes=0):
+    def __init__(self, *loaded, living=(), device="cpu", free_bytes=0, dynamic_vram=False):
         self.entries, self.patchers = [Entry(patcher) for patcher in loaded], [*loaded, *living]
         self.device, self.free_bytes = torch.device(device), free_bytes
+        self.dynamic_vram, self.can_keep, self.hidden = dynamic_vram, True, 0
+        self.kept, self.freed, self.files = [], [], {}
 
     def compute_device(self):
         return self.device
@@ -81,7 +84,20 @@ class Host:
         return patcher.dynamic
 
     def source_files(self, patcher):
-        return []
+        return self.files.get(patcher, [])
+
+    def has_dynamic_vram(self):
+        return self.dynamic_vram
+
+    def keep_from_pages(self, kept_bytes):
+        self.kept.append(kept_bytes)
+        return self.can_keep
+
+    def hidden_bytes(self, device):
+        return self.hidden
+
+    def free_at_least(self, device, wanted_bytes, keep):
+        self.freed.append((str(device), wanted_bytes))
 
     def unloadable_bytes(self, entry):
         return entry.model.size

@@ -84,27 +84,36 @@ class Card:
 
 
 class Nvml:
-    """NVML with one card and these processes on it: (number, MiB; None where it is not told)."""
+    """NVML with these processes on its first card: (number, MiB; None where it is not told).
+
+    Its cards: (name, total MiB or None where that is not told, used MiB). `nvmlMemory_v2`, where a
+    test sets it, tells apart what the driver keeps for itself.
+    """
 
     NVMLError = LookupError
 
-    def __init__(self, *processes):
-        self.processes = processes
+    def __init__(self, *processes, cards=(("A card", None, None),)):
+        self.processes, self.cards = processes, cards
 
     def nvmlDeviceGetCount(self):  # noqa: N802
-        return 1
+        return len(self.cards)
 
     def nvmlDeviceGetHandleByIndex(self, index):  # noqa: N802
         return index
 
     def nvmlDeviceGetHandleByUUID(self, uuid):  # noqa: N802
-        return uuid
+        return int(uuid.removeprefix(b"GPU-"))
 
     def nvmlDeviceGetName(self, card):  # noqa: N802
-        return "A card"
+        return self.cards[card][0]
 
     def nvmlDeviceGetMemoryInfo(self, card, version=None):  # noqa: N802
-        raise self.NVMLError("Not Supported")
+        _, total, used = self.cards[card]
+        if total is None:
+            raise self.NVMLError("Not Supported")
+        kept = 0 if version is None else 300
+        return SimpleNamespace(total=total * MIB, free=(total - used - kept) * MIB,
+                               reserved=kept * MIB)
 
     def nvmlDeviceGetComputeRunningProcesses(self, card):  # noqa: N802
         return [SimpleNamespace(pid=number, usedGpuMemory=None if mib is None else mib * MIB)

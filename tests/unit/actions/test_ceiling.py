@@ -15,31 +15,11 @@ GIB = 1 << 30
 CARD = torch.device("cuda", 0)
 
 
-class LimitedHost(Host):
-    """The host adapter with the functions that only a limit uses."""
-
-    def __init__(self):
-        super().__init__()
-        self.dynamic, self.can_keep, self.kept, self.freed = False, True, [], []
-
-    def has_dynamic_vram(self):
-        return self.dynamic
-
-    def keep_from_pages(self, kept):
-        self.kept.append(kept / GIB)
-        return self.can_keep
-
-    def hidden_bytes(self, device):
-        return 3 * GIB
-
-    def free_at_least(self, device, wanted, keep):
-        self.freed.append((str(device), wanted / GIB))
-
-
 @pytest.fixture
 def world(monkeypatch):
     """A card of 24 GiB on which we hold 2 GiB and a context of 0.5, and others 1.5 GiB."""
-    host, monkeypatch_ = LimitedHost(), monkeypatch
+    host = Host()
+    host.hidden = 3 * GIB
 
     def measured(device):
         return DeviceMemory(str(device), "Card", 24 * GIB, 20 * GIB, GIB, 2 * GIB, 0,
@@ -54,7 +34,6 @@ def world(monkeypatch):
     monkeypatch.setattr(module, "own_bytes", lambda _: int(2.5 * GIB))
     monkeypatch.setattr(module, "current_host", lambda: host)
     monkeypatch.setattr(module, "return_cache", lambda: None)
-    host.monkeypatch = monkeypatch_
     return host
 
 
@@ -99,39 +78,41 @@ def test_the_drivers_context_counts_and_off_takes_the_limit_back(world):
 def test_models_above_the_limit_are_unloaded_before_the_next_prompt(world):
     limit = Limit({VARIABLE: "1.5"}, {}, "linux")
     limit.before_prompt()
-    assert held() == (1.5, 1, 1) and world.freed == [("cuda:0", 4)]  # 3 seem free, 1 is above
+    assert held() == (1.5, 1, 1) and world.freed == [("cuda:0", 4 * GIB)]  # 3 seem free, 1 is above
 
 
 @pytest.mark.parametrize("pool, words, torchs, kept", [
     (False, "", 9.5 - 1 / 32, 14.5 + 1 / 32), (False, "expandable_segments:True", 4.75, 19.25),
     (True, "expandable_segments:True", 9.5 * 5 / 6, 24 - 9.5 * 5 / 6),
 ])
-def test_pages_and_torch_stay_within_the_limit_together(world, pool, words, torchs, kept):
-    world.dynamic = True
-    world.monkeypatch.setattr(module, "is_pool", lambda _: pool)
+def test_pages_and_torch_stay_within_the_limit_together(
+    world, monkeypatch, pool, words, torchs, kept
+):
+    world.dynamic_vram = True
+    monkeypatch.setattr(module, "is_pool", lambda _: pool)
     limit = Limit({VARIABLE: "10", "PYTORCH_CUDA_ALLOC_CONF": words}, {}, "linux")
     limit.apply()
-    assert held()[2] == pytest.approx(torchs) and world.kept == [pytest.approx(kept)]
+    assert held()[2] == pytest.approx(torchs) and world.kept == [pytest.approx(kept * GIB)]
     assert texts(limit) == []
 
 
-def test_a_part_of_a_limit_that_cannot_be_kept_is_reported(world):
-    world.dynamic, world.can_keep = True, False
-    world.monkeypatch.setattr(module, "own_bytes", lambda _: None)
-    world.monkeypatch.setattr(module, "has_flag", lambda flag: flag == "--reserve-vram")
+def test_a_part_of_a_limit_that_cannot_be_kept_is_reported(world, monkeypatch):
+    world.dynamic_vram, world.can_keep = True, False
+    monkeypatch.setattr(module, "own_bytes", lambda _: None)
+    monkeypatch.setattr(module, "has_flag", lambda flag: flag == "--reserve-vram")
     limit = Limit({VARIABLE: "10"}, {}, "linux")
     limit.apply()
     context, pages = texts(limit)
     assert "needs some hundred MiB more for this server on cuda:0" in context
     assert pages == ("dynamic VRAM cannot be limited while it runs: "
                      "start ComfyUI with --reserve-vram 14.0")
-    world.monkeypatch.setattr(base, "backend", lambda _: None)
+    monkeypatch.setattr(base, "backend", lambda _: None)
     limit.apply()
     assert "torch has no limit of its own for cuda:0" in texts(limit)
 
 
-def test_a_server_on_the_cpu_says_that_nothing_can_be_limited(world):
-    world.monkeypatch.setattr(module, "devices_in_use", lambda: [])
+def test_a_server_on_the_cpu_says_that_nothing_can_be_limited(world, monkeypatch):
+    monkeypatch.setattr(module, "devices_in_use", lambda: [])
     Limit({}, {}, "win32").apply()  # no caller has asked for it
     limit = Limit({}, {}, "linux")
     assert texts(limit) == []
@@ -139,8 +120,8 @@ def test_a_server_on_the_cpu_says_that_nothing_can_be_limited(world):
     assert texts(limit) == ["nothing can be limited: this server computes on the CPU"]
 
 
-def test_on_windows_the_pools_gaps_take_nothing_off_what_tensors_may_have(world):
-    world.monkeypatch.setattr(module, "is_pool", lambda _: True)
+def test_on_windows_the_pools_gaps_take_nothing_off_what_tensors_may_have(world, monkeypatch):
+    monkeypatch.setattr(module, "is_pool", lambda _: True)
     Limit({}, {}, "win32").apply()
     assert held() == (21.5, 21.5, 21.5)
 

@@ -112,9 +112,7 @@ def test_on_a_device_that_shares_its_memory_with_the_cpu_what_it_holds_is_room_t
 
 def test_a_model_is_used_when_a_prompt_of_the_queue_names_its_file(monkeypatch, tmp_path):
     named, other = tmp_path / "named.safetensors", tmp_path / "other.safetensors"
-    of = {"one": [named], "two": [other]}
-    host = SimpleNamespace(source_files=lambda patcher: of.get(patcher, []))
-    monkeypatch.setattr(spare_module, "current_host", lambda: host)
+    with_host(monkeypatch).files = {"one": [named], "two": [other]}
     files, asked = {"named.safetensors": [named]}, []
     monkeypatch.setattr(spare_module, "host_registry", lambda: SimpleNamespace(
         files_named=lambda name: asked.append(name) or files.get(name, [])))

@@ -3,6 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
+from support.hosts import Host
+from support.registries import FilesAndClasses
 
 from headroom.api import ram_stop as module
 from headroom.api import ram_watch as watch_module
@@ -47,8 +49,7 @@ def test_a_load_that_would_fit_is_no_leak(file, taken, room, loads):
 
 def test_the_bytes_that_a_node_loads_are_those_of_the_files_it_names(monkeypatch, tmp_path):
     (tmp_path / "a.safetensors").write_bytes(bytes(1000))
-    monkeypatch.setattr(module, "host_registry", lambda: SimpleNamespace(
-        files_named=lambda name: [tmp_path / name] if name == "a.safetensors" else []))
+    monkeypatch.setattr(module, "host_registry", lambda: FilesAndClasses(tmp_path))
     prompt = {"1": {"class_type": "Load", "inputs": {"name": "a.safetensors", "on": True}},
               "2": {"class_type": "Load", "inputs": {"name": "gone.ckpt", "model": ["1", 0]}},
               "3": {"class_type": "Text", "inputs": {"text": "a.safetensors is a file"}},
@@ -67,8 +68,7 @@ def test_an_error_while_files_are_looked_up_does_not_end_the_prompt_that_loads_t
 
 
 def test_with_dynamic_vram_no_room_is_made_for_a_load(monkeypatch):
-    monkeypatch.setattr(module, "current_host",
-                        lambda: SimpleNamespace(has_dynamic_vram=lambda: True))
+    monkeypatch.setattr(module, "current_host", lambda: Host(dynamic_vram=True))
     assert not loading_nodes({"1": {"class_type": "Load", "inputs": {"name": "a.safetensors"}}})
 
 
@@ -91,8 +91,7 @@ def stopped(monkeypatch, tmp_path):
     prompt = {"5": {"class_type": "VAEDecode", "inputs": {"name": "a.safetensors"},
                     "_meta": {"title": "Decode"}}}
     (tmp_path / "a.safetensors").write_bytes(bytes(1000))
-    monkeypatch.setattr(module, "host_registry", lambda: SimpleNamespace(
-        files_named=lambda name: [tmp_path / name]))
+    monkeypatch.setattr(module, "host_registry", lambda: FilesAndClasses(tmp_path))
 
     def stop(runs=True, unset=("--cache-none", "--disable-pinned-memory", "--cpu"),
              taken=300 * MIB):
@@ -127,8 +126,7 @@ def test_a_slow_load_is_stopped_only_if_its_file_does_not_tell_when_it_ends(
     with open(tmp_path / "a.safetensors", "wb") as file:
         file.truncate(file_mib * MIB)
     rooms, stops, at = [2000, *range(1900, 149, -100), 150, 150, 150], [], []
-    monkeypatch.setattr(module, "host_registry", lambda: SimpleNamespace(
-        files_named=lambda name: [tmp_path / name]))
+    monkeypatch.setattr(module, "host_registry", lambda: FilesAndClasses(tmp_path))
     monkeypatch.setattr(module, "loaded_models", list)
     for where in (module, watch_module):
         monkeypatch.setattr(where, "ram_room_bytes", lambda: at[-1] * MIB)

@@ -114,7 +114,4 @@ def test_joined_phrases_keep_what_each_says_and_one_alone_stays_itself():
     assert both == "first and plain"
     assert said_json(both) == {"template": " and ", "values": [
         {"template": "first", "values": {}}, "plain"]}
-
-
-def test_a_text_without_a_template_is_only_text():
-    assert said_json("as it was") == "as it was"
+    assert said_json("as it was") == "as it was"  # a text without a template

@@ -43,9 +43,10 @@ def is_kept(look_up, seen, prompt="a"):
     return look_up().has_all([prompt])
 
 
-def test_a_kept_embedding_is_read_while_no_file_changes(look_up, seen):
+def test_a_kept_embedding_is_read_while_no_file_changes_and_for_no_other_encoder(look_up, seen):
     look_up().store("a", VALUE)
     assert look_up().has_all(["a"]) and is_kept(look_up, seen)
+    assert not EmbeddingLookup(look_up().cache, "another encoder").has_all(["a"])
 
 
 def test_neither_read_nor_written_after_a_file_of_the_encoder_changed(look_up, model, seen):

@@ -12,6 +12,7 @@ import pytest
 
 from farm import cli
 from farm.__main__ import REQUIRED
+from farm.store import FILE
 from farm.words import FarmError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -38,6 +39,23 @@ def test_a_wrong_option_is_one_sentence_and_exit_code_2(prompt, capsys, words, s
         cli.main(["run", prompt, *words])
     assert end.value.code == 2
     assert says in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("error, says", [
+    (OSError(28, "No space left on device", f"results/{FILE}"), ("No space left", FILE)),
+    (ConnectionRefusedError(111, "Connection refused"), ("Connection refused",)),
+], ids=["disk", "network"])
+def test_an_error_of_the_disk_or_of_the_network_is_one_sentence_that_names_its_own_place(
+    monkeypatch, capsys, error, says
+):
+    def fails(args):
+        raise error
+
+    monkeypatch.setattr(cli, "run", fails)
+    assert cli.main(["run", "p.json", "--servers", "http://a", "--results", "results"]) == 2
+    said = capsys.readouterr().err
+    assert all(words in said for words in says) and said.count("\n") == 1
+    assert ("results" in said) == (FILE in said)
 
 
 @pytest.mark.parametrize("source, servers, says", [

@@ -11,7 +11,6 @@ from support.doors import ANSWER_SECONDS, IMPATIENT, OpenDoor, prompt  # noqa: E
 
 from fake_comfy import FakeComfy  # noqa: E402
 from farm.process import free_port  # noqa: E402
-from farm.store import Store  # noqa: E402
 from farm.verdict import Limits  # noqa: E402
 from farm.worker import Patience  # noqa: E402
 from tools.waiting import wait_until  # noqa: E402
@@ -319,16 +318,6 @@ def test_uploads_and_free_reach_every_server_and_the_rest_one(servers, opened):
     assert [len(one.posts("/free")) for one in (first, second)] == [1, 1]
     assert door.get("/object_info")["of"] == 1000
     assert [one["vram_total"] >> 20 for one in door.get("/system_stats")["devices"]] == [1000, 2000]
-
-
-def test_a_second_result_of_a_prompt_is_not_taken(tmp_path):
-    store = Store(tmp_path)
-    store.accept("a", 1.0, prompt(), {"auth_token_comfy_org": "secret"})
-    ended = [store.ends("a", server, "completed", {"by": server}) for server in ("first", "second")]
-    assert ended == [True, False]
-    assert (store.find("a").entry, store.find("a").extra) == ({"by": "first"}, {})
-    assert list(store.open()) == []
-    store.close()
 
 
 def test_many_clients_at_once_get_each_their_own_results(servers, opened):

@@ -1,52 +1,11 @@
-"""The results of a batch on disk, and what is said where they cannot be kept there."""
+"""The results of a batch on disk."""
 
 import asyncio
 import json
 
 import pytest
 
-from farm import cli, outputs
-from farm.store import FILE, Store
-from farm.words import FarmError
-
-
-def test_an_error_of_the_disk_is_one_sentence_and_a_code(tmp_path, monkeypatch, capsys):
-    def full(args):
-        raise OSError(28, "No space left on device", str(args.results / FILE))
-
-    monkeypatch.setattr(cli, "run", full)
-    assert cli.main(["run", "p.json", "--servers", "http://a", "--results", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert "No space left on device" in said and FILE in said and said.count("\n") == 1
-
-
-def test_an_error_of_the_network_is_not_told_as_one_of_the_results_folder(
-    tmp_path, monkeypatch, capsys
-):
-    def refused(args):
-        raise ConnectionRefusedError(111, "Connection refused")
-
-    monkeypatch.setattr(cli, "run", refused)
-    assert cli.main(["run", "p.json", "--servers", "http://a", "--results", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert "Connection refused" in said and str(tmp_path) not in said and said.count("\n") == 1
-
-
-def test_a_second_farm_on_the_same_results_is_told_so(tmp_path):
-    first = Store(tmp_path)
-    with pytest.raises(FarmError, match="Another farm"):
-        Store(tmp_path)
-    first.close()
-    Store(tmp_path).close()
-
-
-def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(FarmError, match="cannot be used"):
-        Store(tmp_path / "file")
-
-
-# ---------------------------------------------------- results
+from farm import outputs
 
 
 def bring(entry, folder, about, **files):

@@ -58,7 +58,7 @@ def test_where_the_call_itself_holds_the_rest_the_error_says_so():
             "It needs 8,192.0 MiB or more, and 7,168.0 MiB can be free for it.")
     assert held in text_of(lack=lack)
     assert "Without its weights" not in text_of(lack=replace(lack, missing_bytes=0))
-    assert "Beside weights" not in text_of()
+    assert "Without its weights" not in text_of()
 
 
 def test_a_video_gets_the_advice_to_take_fewer_frames():

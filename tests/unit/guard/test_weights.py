@@ -49,16 +49,12 @@ def lighter(patchers, lack, plan=None):
 ALL = weights.EVERYTHING // MIB
 
 
-def test_only_what_is_on_the_full_device_is_unloaded(on_host):
-    _, unloaded = on_host(patcher(FIRST, 100), patcher(SECOND, 900))
+@pytest.mark.parametrize("first", [FIRST, torch.device("cuda")], ids=["its number", "no number"])
+def test_only_what_is_on_the_full_device_is_unloaded(on_host, first):
+    _, unloaded = on_host(patcher(first, 100), patcher(SECOND, 900))
     assert weights.other_bytes([], lacking(10)) == 100 * MIB
     assert weights.unload_others([], FIRST) == 1
     assert unloaded == [100]
-
-
-def test_a_device_without_a_number_is_the_first(on_host):
-    on_host(patcher(torch.device("cuda"), 100))
-    assert weights.other_bytes([], lacking(10)) == 100 * MIB
 
 
 def test_everywhere_is_unloaded_where_nobody_knows_which_device_is_full(on_host):

@@ -4,14 +4,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from support.cuda_scripts import NEEDS_FAKE_CUDA, ROOT, script_runner
+from support.systems import MIB, Nvml
 
 from headroom import snapshot
 from headroom.base import device as devices
 from headroom.guard.replay import RandomState
 from headroom.measure import nvml
 from headroom.measure.report import Report
-
-MIB = 1024 * 1024
 
 
 @pytest.fixture
@@ -28,41 +28,13 @@ def started(monkeypatch):
     return told
 
 
-class Cards:
-    """NVML on a machine with these cards: (name, total MiB, used MiB)."""
-
-    NVMLError = LookupError
-
-    def __init__(self, *cards):
-        self.cards = cards
-
-    def nvmlDeviceGetCount(self):  # noqa: N802
-        return len(self.cards)
-
-    def nvmlDeviceGetHandleByIndex(self, index):  # noqa: N802
-        return index
-
-    def nvmlDeviceGetHandleByUUID(self, uuid):  # noqa: N802
-        return int(uuid.removeprefix(b"GPU-"))
-
-    def nvmlDeviceGetName(self, handle):  # noqa: N802
-        return self.cards[handle][0]
-
-    def nvmlDeviceGetMemoryInfo(self, handle, version=None):  # noqa: N802
-        _, total, used = self.cards[handle]
-        found = SimpleNamespace(total=total * MIB, free=(total - used) * MIB)
-        if version is not None:
-            found.reserved, found.free = 300 * MIB, found.free - 300 * MIB
-        return found
-
-
 @pytest.fixture
 def cards(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
 
     def put(*found):
-        monkeypatch.setattr(nvml, "_nvml", lambda: Cards(*found) if found else None)
+        monkeypatch.setattr(nvml, "_nvml", lambda: Nvml(cards=found) if found else None)
 
     put()
     return put
@@ -111,7 +83,37 @@ def test_nvml_tells_what_others_hold_on_a_device_that_is_not_in_use(cards):
 
 @pytest.mark.usefixtures("without_context")
 def test_memory_that_the_driver_keeps_for_itself_is_no_part_of_the_card(cards, monkeypatch):
-    monkeypatch.setattr(Cards, "nvmlMemory_v2", 2, raising=False)
+    monkeypatch.setattr(Nvml, "nvmlMemory_v2", 2, raising=False)
     cards(("A card", 8000, 100), ("A card", 8000, 7000))
     assert snapshot().devices[0].total_bytes == 7700 * MIB
     assert snapshot().devices[0].used_bytes == 100 * MIB
+
+
+@NEEDS_FAKE_CUDA[0]
+@NEEDS_FAKE_CUDA[1]
+def test_no_question_makes_a_context_on_a_real_cuda_build(tmp_path):
+    found = script_runner(tmp_path)(f"""
+sys.path.insert(0, {str(ROOT)!r})
+import headroom
+from headroom.base import device as devices
+from headroom.guard.replay import RandomState
+from headroom.record.probe import Probe
+def ask():
+    text = headroom.purge().text
+    RandomState()
+    probe = Probe()
+    probe.begin_run()
+    probe.measured()
+    devices.empty_cache()
+    return text
+def contexts():
+    return [Ledger(Path(sys.argv[1])).device(index).context_used_bytes for index in range(2)]
+untouched, started = ask(), torch.cuda.is_initialized()
+kept, before = take(4, 1), contexts()
+show(untouched=untouched, started=started, before=before, one_in_use=ask(), after=contexts())
+""", devices=2, context_mib=300, other_mib="0,700")
+    assert found["started"] is False
+    assert found["untouched"].count("not in use by this process") == 2
+    assert found["untouched"].count("driver free         not known here") == 2
+    assert found["after"] == found["before"] == [0, 300 * MIB]
+    assert found["one_in_use"].count("not in use by this process") == 1
