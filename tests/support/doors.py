@@ -5,7 +5,7 @@ import contextlib
 import json
 import socket
 import threading
-import time
+from functools import partial
 
 import psutil
 import requests
@@ -19,6 +19,7 @@ from farm.servers import ServerSpec
 from farm.store import Store
 from farm.worker import Patience, Worker
 from support import fake_comfy
+from tools import rescued
 
 LONGEST_SECONDS = 240  # Ray Serve on a busy machine with two cores
 ANSWER_SECONDS = 60  # of a door on such a machine
@@ -26,13 +27,7 @@ PATIENCE = Patience(start=60, silent=30, prompt=120)
 IMPATIENT = Patience(start=60, silent=1, prompt=120)  # where a server falls silent
 
 
-def wait_until(condition):
-    """Wait for what must come true; the last answer."""
-    until = time.monotonic() + LONGEST_SECONDS
-    while not (found := condition()):
-        assert time.monotonic() < until
-        time.sleep(0.05)  # conditions ask a server, or look through all processes
-    return found
+wait_until = partial(rescued.wait_until, timeout=LONGEST_SECONDS)
 
 
 def processes(are_meant, among=None):

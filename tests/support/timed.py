@@ -6,6 +6,8 @@ import threading
 import time
 from pathlib import Path
 
+from tools.rescued import wait_until
+
 PACK = Path(__file__).resolve().parent.parent / "host" / "packs" / "headroom_timed"
 SALT = itertools.count(1)
 
@@ -62,13 +64,6 @@ def assert_unloaded_once_each(client, count):
 def nodes_so_far(client, prompt_id):
     status, found = client.get(f"/headroom/runs/{prompt_id}")
     return {item["node_id"] for item in found["nodes"]} if status == 200 else set()
-
-
-def wait_until(condition, timeout=60.0):
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, "the server did not get there"
-        time.sleep(0.02)
 
 
 def wait_until_idle(client):
