@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.browser import TAB_BUTTON
+from support.browser import CANVAS, TAB_BUTTON
 from support.canvas_search import FOUND, add_by_search, first_of, found_by_search, open_search
 from support.prompts import node, picture
 
@@ -12,7 +12,6 @@ pytestmark = [pytest.mark.host, pytest.mark.browser]
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACT = json.loads((ROOT / "tests" / "contract.json").read_text(encoding="utf-8"))
-CANVAS = pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
 
 
 # What is on the canvas as a workflow of its own, with the id that a saved one has.

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.browser import CUT_TITLES, shown_mib
+from support.browser import CANVAS, CUT_TITLES, shown_mib
 from support.canvas_history import PROMPT
 from support.prompts import MAKE_QUICKER, QUICKER, untitled
 
@@ -14,7 +14,6 @@ from tools.workflows import WORKFLOWS, published_prompt, workflow
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
 
-CANVAS = pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
 ODD_VALUES = """() => app.graph._nodes.flatMap(node => (node.widgets ?? [])
     .filter(w => w.type === 'combo' && !w.options.values.includes(w.value))
     .map(w => `${node.title}.${w.name} = ${w.value}`))"""

@@ -12,11 +12,12 @@ import pytest
 from support.encodings import encode
 from support.facts import figure
 from support.gpus import CPU, MIB, REAL, SIMULATED, RealServer, pages_mib, spare_bytes, taken_bytes
+from support.probes import load
 from support.worlds import loaded_models
 
 from tools.client import PromptFailed, node_texts
-from tools.graph import Graph, add_checkpoint, add_guard, add_offload, add_purge, add_sampler
-from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_LORA
+from tools.graph import Graph, add_guard, add_offload, add_purge, add_sampler
+from tools.models import TEST_CHECKPOINT_B, TEST_LORA
 
 SHOWN_MIB = 0.1  # reports have one decimal
 PAGE_MIB = 32  # of comfy-aimdo's pager
@@ -26,10 +27,6 @@ FLOAT32 = ("--fp32-unet", "--fp32-vae", "--fp32-text-enc")
 
 def on(*gpus):
     return pytest.mark.parametrize("computing", gpus, indirect=True)
-
-
-def load(graph, file=TEST_CHECKPOINT):
-    return add_checkpoint(graph, file)
 
 
 def near_mib(device):

@@ -1,17 +1,13 @@
 """Purge VRAM in a real ComfyUI: what it unloads, what it leaves cached, what it says."""
 
 import pytest
-from support.probes import answers, file_name
+from support.probes import answers, file_name, load
 
 from tools.client import cached_nodes, node_texts
-from tools.graph import Graph, add_checkpoint, add_purge, add_sampler
-from tools.models import TEST_CHECKPOINT, TEST_LORA
+from tools.graph import Graph, add_purge, add_sampler
+from tools.models import TEST_LORA
 
 pytestmark = pytest.mark.host
-
-
-def load(graph, checkpoint=TEST_CHECKPOINT):
-    return add_checkpoint(graph, checkpoint)
 
 
 def test_the_kept_model_stays_also_when_it_is_a_lora_clone(client):
