@@ -122,7 +122,7 @@ class ComfyServer:
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("wb") as log:
             self.process = self.start_with(
-                self.command(), cwd=self.base_dir, env=self._environment(), output=log
+                self.command(), cwd=self.base_dir, env=self.environment(), output=log
             )
         try:
             self._wait_until_ready(self.process)
@@ -169,7 +169,8 @@ class ComfyServer:
         words = [word for pair in found for word in pair if word is not None]
         return [*words, *self.args]
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """The environment of the server's process."""
         env = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
         # On a busy machine threads that spin while they wait cost more than the work itself.
         env.setdefault("OMP_WAIT_POLICY", "PASSIVE")

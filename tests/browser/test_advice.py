@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from support.browser import CANVAS
 from support.canvas_files import assert_alike
 from support.canvas_history import PROMPT, redo, settle, undo
 from support.prompts import sampling
@@ -12,8 +13,6 @@ from tools.node_info import node_infos
 from tools.ui_prompt import api_prompt
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
-
-CANVAS = pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
 
 
 def insert(class_type, source, through, to, **links):

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.browser import CANVAS
 from support.canvas_search import FOUND, SEARCH_BOX, add_by_search, found_by_search, open_search
 from support.prompts import picture
 
@@ -50,7 +51,6 @@ WIDER = """pixels => { const page = document.querySelector("pre").parentElement;
     .map(e => `${e.tagName} ${e.scrollWidth}: ${e.textContent.slice(0, 60)}`); }"""
 
 
-CANVAS = pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
 NAMES = ("Unload Model (Offload Model)", "Unload All Models (Purge VRAM)")
 # A picture through one, a checkpoint into the other.
 WIRED = """([one, all]) => {

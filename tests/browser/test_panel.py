@@ -4,13 +4,12 @@ Also figures that this server does not have: other devices, peaks that are "at l
 """
 
 import pytest
-from support.browser import CUT_TITLES, growth_text, seconds_text, shown_mib
+from support.browser import CANVAS, CUT_TITLES, growth_text, seconds_text, shown_mib
 from support.prompts import picture, sampling
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
 
 CAPACITY_MIB = 4096
-CANVAS = pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.browser import CUT_TITLES, shown_mib
+from support.browser import CANVAS, CUT_TITLES, shown_mib
 from support.canvas_history import PROMPT
 from support.prompts import MAKE_QUICKER, QUICKER, untitled
 
@@ -14,12 +14,12 @@ from tools.workflows import WORKFLOWS, published_prompt, workflow
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
 
-CANVAS = pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
 ODD_VALUES = """() => app.graph._nodes.flatMap(node => (node.widgets ?? [])
     .filter(w => w.type === 'combo' && !w.options.values.includes(w.value))
     .map(w => `${node.title}.${w.name} = ${w.value}`))"""
 MODEL = "v1-5-pruned-emaonly-fp16"
 FOLDER_NAME = "headroom-nodes"  # as the registry calls it; the longer of the two that it may have
+SAVED = "() => JSON.stringify(app.graph.serialize())"
 UNKNOWN_NODES = "() => app.graph._nodes.filter(n => n.has_errors).map(n => n.type)"
 
 
@@ -64,28 +64,22 @@ def exported(comfy, declared):
 
 
 @CANVAS
-def test_every_workflow_opens_without_a_warning_and_exports_its_prompt(
+def test_every_workflow_opens_without_a_warning_exports_its_prompt_and_survives_a_save_and_a_load(
     gpu, open_page, declared, nodes2
 ):
     comfy = open_page(gpu, nodes2=nodes2)
+    page = comfy.page
     for name in WORKFLOWS:
-        opened(comfy, name)
-        assert exported(comfy, declared) == untitled(published_prompt(name)), name
-        assert comfy.page.evaluate(ODD_VALUES) == [], name
-        assert comfy.page.evaluate(UNKNOWN_NODES) == [], name
-        assert comfy.page.locator(".p-dialog").count() == 0, name
-        assert comfy.page.evaluate(CUT_TITLES) == [], name  # beside the pack's name
-
-
-def test_every_workflow_survives_a_save_and_a_reload(gpu, open_page, declared):
-    comfy = open_page(gpu)
-    for name in WORKFLOWS:
-        saved = json.dumps(opened(comfy, name).page.evaluate("() => app.graph.serialize()"))
-        comfy.page.evaluate("() => app.graph.clear()")
-        again = json.loads(saved)
-        comfy.load_workflow(again, len(again["nodes"]))
-        assert exported(comfy, declared) == untitled(published_prompt(name)), name
-        titles = comfy.page.evaluate("() => app.graph._groups.map(g => g.title)")
+        saved = json.loads(opened(comfy, name).page.evaluate(SAVED))
+        for is_loaded_again in (False, True):
+            if is_loaded_again:
+                page.evaluate("() => app.graph.clear()")
+                comfy.load_workflow(saved, len(saved["nodes"]))
+            assert exported(comfy, declared) == untitled(published_prompt(name)), name
+            assert page.evaluate(ODD_VALUES) == page.evaluate(UNKNOWN_NODES) == [], name
+            assert page.locator(".p-dialog").count() == 0, name
+            assert page.evaluate(CUT_TITLES) == [], name  # beside the pack's name
+        titles = page.evaluate("() => app.graph._groups.map(g => g.title)")
         assert titles == [group["title"] for group in workflow(name)["groups"]], name
 
 

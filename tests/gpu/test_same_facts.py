@@ -11,12 +11,13 @@ import re
 import pytest
 from support.encodings import encode
 from support.facts import figure
-from support.gpus import CPU, MIB, REAL, SIMULATED, pages_mib, spare_bytes, taken_bytes
+from support.gpus import CPU, MIB, REAL, SIMULATED, RealServer, pages_mib, spare_bytes, taken_bytes
+from support.probes import load
 from support.worlds import loaded_models
 
 from tools.client import PromptFailed, node_texts
-from tools.graph import Graph, add_checkpoint, add_guard, add_offload, add_purge, add_sampler
-from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_LORA
+from tools.graph import Graph, add_guard, add_offload, add_purge, add_sampler
+from tools.models import TEST_CHECKPOINT_B, TEST_LORA
 
 SHOWN_MIB = 0.1  # reports have one decimal
 PAGE_MIB = 32  # of comfy-aimdo's pager
@@ -26,10 +27,6 @@ FLOAT32 = ("--fp32-unet", "--fp32-vae", "--fp32-text-enc")
 
 def on(*gpus):
     return pytest.mark.parametrize("computing", gpus, indirect=True)
-
-
-def load(graph, file=TEST_CHECKPOINT):
-    return add_checkpoint(graph, file)
 
 
 def near_mib(device):
@@ -168,6 +165,8 @@ def test_a_thousand_prompts_leave_not_a_byte_more_than_one(device):
         assert after_all.reserved_bytes <= after_one.reserved_bytes
     device.client.post_when_idle("/headroom/purge", {})  # so that it makes cuBLAS's workspaces
     report, at_end = encoded(device, 1, 1001, release=True)
+    assert max(at_end.allocated_bytes, left_bytes(device)) <= spare_bytes(device)
+    assert "of weights unloaded" in report and "0 MiB, it was not loaded" not in report
     free = figure(report, "driver free")
     assert free[1] == pytest.approx(at_end.free_bytes / MIB, abs=near_mib(device))
     assert free[0] <= free[1] and "-" not in report.splitlines()[0]
@@ -188,57 +187,50 @@ def test_an_offloaded_model_gives_the_same_latent_again_from_cpu_and_from_disk(c
     assert len({texts[digest.id] for digest in digests}) == 1
 
 
-@on(REAL)  # on the simulated GPU: host/test_cast_bf16.py
-@pytest.mark.parametrize("kind", ["MODEL", "CLIP", "VAE"])
-def test_loaded_bytes_fall_to_half_with_bfloat16(computing, kind):
+@on(SIMULATED, REAL)
+def test_cast_bf16_halves_the_loaded_bytes_within_one_percent_and_says_what_it_saved(computing):
     graph = Graph()
-    model = load(graph)[{"MODEL": 0, "CLIP": 1, "VAE": 2}[kind]]
-    cast = graph.add("HeadroomCastBF16", model=model, dtype="bfloat16", keep_float32="")
-    full = graph.add("CastLoad", model=model)
-    half = graph.add("CastLoad", model=cast, after=full)
+    checkpoint, looks = load(graph), {}
+    for output, kind in enumerate(("MODEL", "CLIP", "VAE")):
+        model = checkpoint[output]
+        cast = graph.add("HeadroomCastBF16", model=model, dtype="bfloat16", keep_float32="")
+        full = graph.add("CastLoad", model=model)
+        looks[kind] = full, graph.add("CastLoad", model=cast, after=full), cast
     texts = node_texts(computing(*FLOAT32).client.run(graph.prompt))
-    before, after = (json.loads(texts[node.id]) for node in (full, half))
-    for count in ("loaded", "requested"):
-        assert after[count] / before[count] == pytest.approx(0.5, rel=0.01), count
-
-
-class Batch:
-    """One sampling step of a batch, whose text is encoded before and whose weights must stay."""
-
-    def __init__(self, device):
-        self.device = device
-        self.seed = 0
-        self.run(guard=False)  # the conditioning is in the node cache from here on
-
-    def run(self, guard):
-        """Sample alone on the device; the id of the prompt."""
-        self.device.client.post_when_idle("/headroom/purge", {})
-        self.device.reset_peaks()
-        self.seed += 1
-        graph = Graph()
-        checkpoint = load(graph)
-        model = checkpoint[0]
-        if guard:
-            model = add_guard(graph, model)
-        latent = add_sampler(graph, model, checkpoint[1], size=128, seed=self.seed)
-        inputs = graph.prompt[latent.id]["inputs"]
-        inputs["steps"] = 1
-        graph.prompt[inputs["latent_image"][0]]["inputs"]["batch_size"] = 4
-        graph.add("ProbeTensor", value=latent)
-        return self.device.client.run(graph.prompt, timeout=600)["prompt_id"]
+    for kind, (full, half, cast) in looks.items():
+        before, after = (json.loads(texts[node.id]) for node in (full, half))
+        for count in ("loaded", "requested"):
+            assert after[count] / before[count] == pytest.approx(0.5, rel=0.01), (kind, count)
+        saved_mib = (before["loaded"] - after["loaded"]) / MIB
+        assert float(texts[cast.id].split()[0]) == pytest.approx(saved_mib, abs=0.1), kind
+        assert "MiB float32 -> " in texts[cast.id], kind
 
 
 @on(SIMULATED, REAL)
 def test_a_guarded_model_completes_where_the_plain_one_runs_out(computing):
     """The weights fit and 0.4 of what the whole batch needs beside them: only splitting helps."""
     device = computing("--highvram")
-    batch = Batch(device)
-    batch.run(guard=False)
+    size = 128 if isinstance(device, RealServer) else 64
+
+    def sampled(seed, guard=False):
+        """One step of a batch, alone on the device; the id of the prompt."""
+        device.client.post_when_idle("/headroom/purge", {})
+        device.reset_peaks()
+        graph = Graph()
+        checkpoint = load(graph)
+        model = add_guard(graph, checkpoint[0]) if guard else checkpoint[0]
+        latent = add_sampler(graph, model, checkpoint[1], size=size, seed=seed, steps=1)
+        empty = graph.prompt[latent.id]["inputs"]["latent_image"][0]
+        graph.prompt[empty]["inputs"]["batch_size"] = 4
+        graph.add("ProbeTensor", value=latent)
+        return device.client.run(graph.prompt, timeout=600)["prompt_id"]
+
+    sampled(1)  # the conditioning is in the node cache from here on
+    sampled(2)
     (model,) = device.client.get_json("/headroom/memory")["models"]
     beside_mib = device.collect().peak_reserved_bytes / MIB - model["loaded_mib"]
     device.set_capacity(model["loaded_mib"] + 0.4 * beside_mib)
     with pytest.raises(PromptFailed, match="(?i)out of ?memory|allocat"):
-        batch.run(guard=False)
-    prompt_id = batch.run(guard=True)
-    attempts = device.client.get_json(f"/headroom/runs/{prompt_id}")["oom"]
+        sampled(3)
+    attempts = device.client.get_json(f"/headroom/runs/{sampled(4, guard=True)}")["oom"]
     assert attempts and attempts[-1]["recovered"]

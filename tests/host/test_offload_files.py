@@ -13,21 +13,14 @@ from tools.models import TEST_CHECKPOINT
 pytestmark = pytest.mark.host
 
 
-def own_checkpoint(cpu_server, models_dir, name):
-    """A checkpoint of this test's own, in the dtype in which a CPU keeps its weights."""
-    path = cpu_server.base_dir / "models" / "checkpoints" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    weights = load_file(models_dir / TEST_CHECKPOINT)
-    save_file({key: weight.float() for key, weight in weights.items()}, path)
-    return path
-
-
 @pytest.mark.parametrize("accident", ["truncated", "overwritten"])
 def test_a_checkpoint_that_changes_after_its_offload_harms_neither_queue_nor_picture(
     client, cpu_server, models_dir, accident
 ):
-    path = own_checkpoint(cpu_server, models_dir, f"{accident}.safetensors")
-    whole = own_checkpoint(cpu_server, models_dir, "whole.safetensors")
+    path = cpu_server.base_dir / "models" / "checkpoints" / f"{accident}.safetensors"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    weights = load_file(models_dir / TEST_CHECKPOINT)
+    save_file({key: weight.float() for key, weight in weights.items()}, path)  # as a CPU keeps them
     graph = Graph()
     checkpoint = add_checkpoint(graph, f"checkpoints/{path.name}")
     latent = add_sampler(graph, checkpoint[0], checkpoint[1], seed=6)
@@ -39,10 +32,9 @@ def test_a_checkpoint_that_changes_after_its_offload_harms_neither_queue_nor_pic
         with path.open("r+b") as file:
             file.seek(path.stat().st_size // 4)
             file.write(b"\x11" * (path.stat().st_size // 2))
-    again = add_sampler(graph, checkpoint[0], checkpoint[1], seed=7)
-    whole = add_checkpoint(graph, f"checkpoints/{whole.name}")
-    expected = add_sampler(graph, whole[0], whole[1], seed=7)
-    digests = [graph.add("ProbeTensor", value=node) for node in (again, expected)]
+    whole = add_checkpoint(graph, TEST_CHECKPOINT)
+    latents = [add_sampler(graph, loader[0], loader[1], seed=7) for loader in (checkpoint, whole)]
+    digests = [graph.add("ProbeTensor", value=latent) for latent in latents]
     shown = node_texts(client.run(graph.prompt))
     assert shown[digests[0].id] == shown[digests[1].id]
 

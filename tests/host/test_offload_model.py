@@ -2,28 +2,22 @@
 
 
 import pytest
-from support.probes import answers, file_name
+from support.probes import answers, file_name, load
 
 from tools.client import node_texts
 from tools.graph import (
     Graph,
-    add_checkpoint,
     add_offload,
     add_purge,
     add_sampler,
 )
 from tools.models import (
-    TEST_CHECKPOINT,
     TEST_CHECKPOINT_B,
     TEST_CONTROLNET,
     TEST_LORA,
 )
 
 pytestmark = pytest.mark.host
-
-
-def load(graph, checkpoint=TEST_CHECKPOINT):
-    return add_checkpoint(graph, checkpoint)
 
 
 def with_lora(graph, model):

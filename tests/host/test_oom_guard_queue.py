@@ -4,7 +4,7 @@ import json
 from urllib.parse import urlencode
 
 import pytest
-from support.oom import PACK, add_guard, answer_of, checkpoint, latents, text
+from support.oom import PACK, add_guard, checkpoint, latents, ran, text
 from support.rescue import key, written
 
 from tools.client import PromptFailed, PromptInterrupted, failure_of, was_interrupted
@@ -82,7 +82,7 @@ def test_an_interrupt_in_the_call_that_fails_is_not_swallowed(gpu):
         gpu.client.run(prompt)
     graph = Graph()
     counted = graph.add("OomInterruptCalls")
-    assert answer_of(gpu, graph, counted) == 1
+    assert ran(gpu, graph, counted)[0] == 1
     gpu.client.run(prompt_of(32))
 
 

@@ -8,12 +8,12 @@ import math
 import re
 
 import pytest
+from support.probes import load
 from support.timed import of_one_moment
 
 from tools.client import node_texts
 from tools.graph import (
     Graph,
-    add_checkpoint,
     add_offload,
     add_purge,
     add_sampler,
@@ -37,10 +37,6 @@ def ledger(client):
     status, figures = client.post_json("/simgpu/collect", {})
     assert status == 200
     return figures
-
-
-def load(graph, checkpoint=TEST_CHECKPOINT):
-    return add_checkpoint(graph, checkpoint)
 
 
 HOLDERS = ["module global", "node object", "cache dict", "class", "result", "patcher"]

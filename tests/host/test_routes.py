@@ -102,21 +102,21 @@ def test_an_offload_takes_the_model_it_names(client):
     assert status == 400 and first["id"] in answer["error"]
 
 
-@pytest.mark.parametrize("to", ["CPU", "disk"])
-def test_after_an_offload_of_every_model_the_same_prompt_gives_the_same_picture(client, to):
+def test_after_an_offload_of_every_model_the_same_prompt_gives_the_same_picture(client):
     def pictures(words):
         prompt = sampling()
-        prompt["2"]["inputs"]["text"] = f"{words}, to {to}"
+        prompt["2"]["inputs"]["text"] = words
         [images] = [out["images"] for out in client.run(prompt)["outputs"].values()]
         return [client.get_bytes("/view?" + urlencode(image)) for image in images]
 
     before = pictures("a red cube")
-    pictures("a blue ball")  # so that ComfyUI computes the first one again
-    models = [model["id"] for model in client.get_json("/headroom/memory")["models"]]
-    assert len(models) >= 3
-    for model in models:
-        client.post_when_idle("/headroom/offload", {"model": model, "to": to})
-    assert pictures("a red cube") == before
+    for to in ("CPU", "disk"):
+        assert pictures("a blue ball") != before  # so that ComfyUI computes the first one again
+        models = [model["id"] for model in client.get_json("/headroom/memory")["models"]]
+        assert len(models) >= 3
+        for model in models:
+            client.post_when_idle("/headroom/offload", {"model": model, "to": to})
+        assert pictures("a red cube") == before
 
 
 def test_a_purge_leaves_the_models_it_is_told_to_keep(client):

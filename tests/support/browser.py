@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from headroom.advise import words
 
 from .canvas_history import FRAME
@@ -72,6 +74,7 @@ CUT_TITLES = """() => [...document.querySelectorAll("[data-node-id] *")]
       && each.scrollWidth > each.clientWidth).map(each => each.innerText?.trim())
     .filter(text => app.graph._nodes.some(node => node.title === text))"""
 WIDTH, HEIGHT = 1500, 1000
+CANVAS = pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
 PATIENCE_MS = 120_000  # a machine with too few cores needs a while to load the page
 
 

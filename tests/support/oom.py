@@ -30,19 +30,38 @@ def latents(graph, batch=1, size=64):
     return graph.add("EmptyLatentImage", width=size, height=size, batch_size=batch)
 
 
-def answer_of(gpu, graph, node):
-    """The JSON answer of a probe node at the end of `graph`."""
+def ran(gpu, graph, node):
+    """The JSON answer of a probe node at the end of `graph`, and the record of the run."""
     entry = gpu.client.run(graph.prompt, timeout=600)
-    return json.loads(entry["outputs"][node.id]["text"][0])
+    record = gpu.client.get_json(f"/headroom/runs/{entry['prompt_id']}")
+    return json.loads(entry["outputs"][node.id]["text"][0]), record
 
 
 def run_sweep(gpu, graph, node, guarded, plain, **settings):
-    """The answer of a sweep node; by default it fails every allocation once."""
+    """The answer of a sweep node, and in `actions` what the guard did.
+
+    By default it fails every allocation once.
+    """
     defaults = {"first": 1, "last": 10**9, "stride": 1, "times": 1, "kind": "oom"}
     sweep = graph.add(node, guarded=guarded, plain=plain, **{**defaults, **settings})
-    answer = answer_of(gpu, graph, sweep)
+    answer, record = ran(gpu, graph, sweep)
     print(f"differing after the failure of {answer['differing']}")
     print(f"{answer['tried']} of {answer['allocations']} allocations failed in turn, "
           f"largest difference {answer['largest_difference']:.3g} "
           f"of a range of {answer['range']:.3g}")
-    return answer
+    return {**answer, "actions": [event["action"] for event in record["oom"]]}
+
+
+def assert_same_bits(answer, least=1):
+    """Each failure was survived, at least so many, with the bits of a run that has no guard."""
+    assert answer["problems"] == []
+    assert answer["identical_unfailed"]
+    assert answer["largest_difference"] == 0
+    assert answer["tried"] >= least
+
+
+def assert_split(answer):
+    """The batch was split, and its result is near that of a run without a failure."""
+    assert answer["problems"] == []
+    assert any("split the batch" in one for one in answer["actions"])
+    assert answer["largest_difference"] <= SPLIT_TOLERANCE * answer["range"]

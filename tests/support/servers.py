@@ -1,6 +1,6 @@
 """Real servers that the test modules of one process share, each put back as it began.
 
-Starting a ComfyUI takes 8 s of CPU time, 3 s from a warm Python (see `support.warm`), so that a
+Starting a ComfyUI takes 6 s of CPU time, 1 s from a warm Python (see `support.warm`), so that a
 server outlives its module: the next module that asks for an equal one gets it without models, node
 cache, history, queue and files. Only the records of earlier runs stay, as on a user's server.
 """

@@ -31,8 +31,9 @@ MODULES = (
 )
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
 # No library reads these while it is imported; the driver does when it is asked for the first time,
-# and torch, whether its own allocator expands its segments.
-IGNORED = ("HEADROOM_", "PYTEST_", "FAKECUDA_", "SIMGPU_", ALLOCATOR, "PYTORCH_ALLOC_CONF")
+# and torch, whether its own allocator expands its segments and whether it may compile.
+IGNORED = ("HEADROOM_", "PYTEST_", "FAKECUDA_", "SIMGPU_", ALLOCATOR, "PYTORCH_ALLOC_CONF",
+           "TORCHDYNAMO_DISABLE")
 DRIVERS_OWN = "backend:cudaMallocAsync"  # ComfyUI chooses it before it imports torch
 RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
 

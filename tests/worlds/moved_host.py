@@ -43,6 +43,7 @@ from aiohttp.test_utils import make_mocked_request  # noqa: E402
 
 import nodes  # noqa: E402
 
+ANSWERS = "answers.jsonl"  # in FOLDER
 NAME = "moved_pack"  # what the pack's modules are called here
 LATE = ("host", "rescue.attach")  # these import ComfyUI, so each fork imports them anew
 
@@ -316,7 +317,8 @@ def main():
     # This also keeps what each function of ComfyUI sets, for all forks.
     found = [broken(table) for table in contract.CONTRACT.values()]
     lacks = [sum((one[kind] for one in found), []) for kind in (0, 1)]
-    print(json.dumps([*lacks, in_a_fork(answers)]), flush=True)
+    told = Path(FOLDER, ANSWERS).open("w")
+    print(json.dumps([*lacks, in_a_fork(answers)]), file=told, flush=True)
     gc.collect()
     gc.freeze()
     cases = {("", "", None): ([], [])}
@@ -352,7 +354,7 @@ def main():
         for path, bare in symbols:
             is_noticed = not answer.get("features") or f"{path}.{bare}" in noticed
             print(json.dumps({"symbol": f"{path}.{bare}", "is_otherwise": instead is not None,
-                              "is_noticed": is_noticed, **answer}), flush=True)
+                              "is_noticed": is_noticed, **answer}), file=told, flush=True)
 
 
 main()

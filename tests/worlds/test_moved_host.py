@@ -1,7 +1,6 @@
 """A ComfyUI that has moved something costs the feature that needs it, and no prompt."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from headroom.host import contract
+from tools.server import ComfyServer
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = Path(__file__).with_name("moved_host.py")
+PROGRAM = str(Path(__file__).with_name("moved_host.py"))
 NEWER = Path(__file__).parent / "newer"  # the shape of files newer than both trees
 ASK = """
 import json, sys
@@ -32,26 +32,33 @@ WITH = {
 }
 
 
-def run(program, *words):
-    """The lines of JSON that a program prints."""
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run([sys.executable, *program, *map(str, words)], env=env, text=True,
-                          capture_output=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return [json.loads(line) for line in done.stdout.splitlines()]
+@pytest.fixture(scope="module")
+def run(servers, tmp_path_factory):
+    """A function that gives what became of the prompts on a ComfyUI: see `moved_host.py`."""
+
+    def run(comfyui, *only):
+        folder = tmp_path_factory.mktemp("moved")
+        with (folder / "log").open("wb") as log:
+            process = servers.start_process(
+                [sys.executable, PROGRAM, str(comfyui), str(ROOT), str(folder), *only], cwd=folder,
+                env=ComfyServer(comfyui, folder).environment(), output=log)
+        assert process.wait() == 0, (folder / "log").read_text()[-2000:]
+        lines = (folder / "answers.jsonl").read_text("utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+    return run
 
 
 @pytest.fixture(scope="module")
-def oldest(comfyui, tmp_path_factory):
+def oldest(run, comfyui):
     """What this ComfyUI lacks, and what became of the prompts without each symbol that it has."""
-    return run([PROGRAM], comfyui, ROOT, tmp_path_factory.mktemp("oldest"))
+    return run(comfyui)
 
 
 @pytest.fixture(scope="module")
-def newest(oldest, newest_comfyui, tmp_path_factory):
+def newest(run, oldest, newest_comfyui):
     """The same of the newest one, for what the oldest does not have."""
-    more = {name.partition("(")[0] for name in oldest[0][1]}
-    return run([PROGRAM], newest_comfyui, ROOT, tmp_path_factory.mktemp("newest"), *sorted(more))
+    return run(newest_comfyui, *sorted({name.partition("(")[0] for name in oldest[0][1]}))
 
 
 def test_each_symbol_that_is_gone_costs_its_feature_and_one_line_and_no_prompt(oldest):
@@ -65,7 +72,8 @@ def test_each_symbol_that_only_newer_comfyuis_have_costs_no_more_when_it_is_gone
 
 
 def test_the_oldest_and_the_newest_comfyui_have_what_the_table_says(oldest, newest):
-    [of_newer] = run(["-c", ASK], NEWER, Path(contract.__file__).parent)
+    words = [sys.executable, "-c", ASK, NEWER, Path(contract.__file__).parent]
+    of_newer = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
     found = [oldest[0][:2], newest[0][:2], [[], of_newer]]
     assert [needed for needed, _ in found] == [[], [], []]
     nowhere = set.intersection(*(set(asked_for) for _, asked_for in found))

@@ -16,7 +16,7 @@ import torch
 
 from .classes import SHAPES, conditioning, latent, random_model, zero_model
 
-SHARED = runpy.run_path(str(Path(__file__).resolve().parents[1] / "shown.py"))
+SHARED = runpy.run_path(str(Path(__file__).resolve().parents[1] / "node.py"))
 ANY, Bench = SHARED["ANY"], SHARED["Shown"]
 
 
@@ -31,10 +31,7 @@ class BenchModel(Bench):
     """A MODEL of plain layers with the weights of a file, new in each turn."""
 
     OUTPUT_NODE = False
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"unet_name": ("STRING", {}), "turn": ("INT", {})}}
+    INPUTS = {"unet_name": ("STRING", {}), "turn": ("INT", {})}
 
     def run(self, unet_name, turn):
         path = folder_paths.get_full_path_or_raise("diffusion_models", unet_name)
@@ -55,9 +52,7 @@ class BenchModel(Bench):
 class BenchLoad(Bench):
     """Bring a MODEL onto the device: seconds, and the bytes that are there then."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"model": (ANY,)}, "optional": {"after": (ANY,)}}
+    INPUTS, OPTIONAL = {"model": (ANY,)}, {"after": (ANY,)}
 
     def run(self, model, after=None):
         started = settled()
@@ -69,9 +64,7 @@ class BenchLoad(Bench):
 class BenchCopy(Bench):
     """What Offload Model does, in the plainest way, with the tensors of a file: seconds."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"unet_name": ("STRING", {}), "turn": ("INT", {})}}
+    INPUTS = {"unet_name": ("STRING", {}), "turn": ("INT", {})}
 
     def run(self, unet_name, turn):
         mm.unload_all_models()
@@ -145,11 +138,7 @@ class BenchHold(Bench):
     """Tensors on the device that the node cache keeps, as some packs' outputs are."""
 
     OUTPUT_NODE = False
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"large_mib": ("INT", {}), "small": ("INT", {})},
-                "optional": {"after": (ANY,)}}
+    INPUTS, OPTIONAL = {"large_mib": ("INT", {}), "small": ("INT", {})}, {"after": (ANY,)}
 
     @classmethod
     def IS_CHANGED(cls, **_):
@@ -164,9 +153,7 @@ class BenchHold(Bench):
 class BenchHeld(Bench):
     """The bytes that the held tensors need of the allocator, which rounds each up to 512."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"held": (ANY,)}}
+    INPUTS = {"held": (ANY,)}
 
     def run(self, held):
         sizes = [t.numel() * t.element_size() for t in held if t.device.type != "cpu"]
@@ -177,10 +164,7 @@ class BenchBoth(Bench):
     """Hands `a` on when `b` is ready too."""
 
     OUTPUT_NODE = False
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"a": (ANY,), "b": (ANY,)}}
+    INPUTS = {"a": (ANY,), "b": (ANY,)}
 
     def run(self, a, b):
         return (a,)
@@ -194,11 +178,8 @@ class BenchClass(Bench):
 
     OUTPUT_NODE = False
     RETURN_TYPES = ("MODEL", "CONDITIONING", "LATENT")
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"kind": (list(SHAPES),), "batch": ("INT", {}), "divide": ("INT", {}),
-                             "zeros": ("BOOLEAN", {})}}
+    INPUTS = {"kind": (list(SHAPES),), "batch": ("INT", {}), "divide": ("INT", {}),
+              "zeros": ("BOOLEAN", {})}
 
     @classmethod
     def IS_CHANGED(cls, **_):

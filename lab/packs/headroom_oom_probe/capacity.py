@@ -78,15 +78,12 @@ def digest(tensor):
 class OomCapacityProbe(ProbeNode):
     """Does one stage of a workflow complete on a GPU of `mib`?"""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {
-            "model": ("MODEL",), "clip": ("CLIP",), "vae": ("VAE",), "stage": ("STRING",),
-            "mib": ("INT",), "size": ("INT",), "batch": ("INT",), "steps": ("INT",),
-            "computed": ("BOOLEAN", {"default": True}),
-        }, "optional": {"cfg": ("FLOAT", {"default": 4.0})}}
+    INPUTS = {"model": ("MODEL",), "clip": ("CLIP",), "vae": ("VAE",), "stage": ("STRING",),
+              "mib": ("INT",), "size": ("INT",), "batch": ("INT",), "steps": ("INT",),
+              "computed": ("BOOLEAN", {"default": True})}
+    OPTIONAL = {"cfg": ("FLOAT", {"default": 4.0})}
 
-    def execute(self, model, clip, vae, stage, mib, size, batch, steps, computed, cfg=4.0):
+    def run(self, model, clip, vae, stage, mib, size, batch, steps, computed, cfg=4.0):
         stages = {
             "encode": lambda: encode(clip)[0][0],
             "sample": lambda: sample(model, size, batch, steps, cfg)[0]["samples"],

@@ -13,16 +13,13 @@ class OomTinyWan(ProbeNode):
 
     RETURN_TYPES = ("MODEL", "CONDITIONING", "CONDITIONING", "LATENT")
     OUTPUT_NODE = False
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"batch": ("INT", {"default": 1})}}
+    INPUTS = {"batch": ("INT", {"default": 1})}
 
     @classmethod
     def IS_CHANGED(cls, **_):
         return ""
 
-    def execute(self, batch):
+    def run(self, batch):
         generator = torch.Generator().manual_seed(11)
         network = comfy.ldm.wan.model.WanModel(
             model_type="t2v", dim=128, ffn_dim=256, freq_dim=256, text_dim=4096, out_dim=16,

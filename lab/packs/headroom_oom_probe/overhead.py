@@ -27,11 +27,9 @@ def empty(executor, *args, **kwargs):
 class OomStopwatch(ModelNode):
     """Before a guard and behind it: the guard's own time is what passes between the two."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"model": ("MODEL",), "behind": ("BOOLEAN",)}}
+    INPUTS = {"model": ("MODEL",), "behind": ("BOOLEAN",)}
 
-    def execute(self, model, behind):
+    def run(self, model, behind):
         sign = -1 if behind else 1
 
         def timed(executor, *args, **kwargs):
@@ -50,7 +48,7 @@ class OomStopwatch(ModelNode):
 class OomEmptyWrappers(ModelNode):
     """The wrappers that OOM Guard has around every step, with nothing in them."""
 
-    def execute(self, model):
+    def run(self, model):
         clone = model.clone()
         for kind in KINDS:
             clone.add_wrapper_with_key(kind, EMPTY, empty)
@@ -102,12 +100,10 @@ class OomOverhead(ProbeNode):
     `own_seconds` is the time between a pair of OomStopwatch.
     """
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"model": ("MODEL",), "steps": ("INT",), "key": ("STRING",),
-                             "size": ("INT",)}}
+    INPUTS = {"model": ("MODEL",), "steps": ("INT",), "key": ("STRING",),
+              "size": ("INT",)}
 
-    def execute(self, model, steps, key, size):
+    def run(self, model, steps, key, size):
         switch, marks = Switch(model, key), []
         guider = comfy.samplers.CFGGuider(switch.model)
         guider.set_conds(conditioning(1), conditioning(2))

@@ -11,12 +11,10 @@ from .sweep import FRESH, SWEEP, ProbeNode, Sweep, start
 class OomSweepUpscale(ProbeNode):
     """The calls that ImageUpscaleWithModel makes of an upscale model."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"guarded": ("UPSCALE_MODEL",), "plain": ("UPSCALE_MODEL",),
-                             "batch": ("INT", {"default": 1}), **SWEEP}}
+    INPUTS = {"guarded": ("UPSCALE_MODEL",), "plain": ("UPSCALE_MODEL",),
+              "batch": ("INT", {"default": 1}), **SWEEP}
 
-    def execute(self, guarded, plain, batch, first, last, stride, times, kind):
+    def run(self, guarded, plain, batch, first, last, stride, times, kind):
         device = mm.get_torch_device()
         generator = torch.Generator().manual_seed(9)
         picture = torch.rand(batch, 3, 96, 96, generator=generator)
@@ -35,12 +33,10 @@ class OomSweepUpscale(ProbeNode):
 
 
 class OomSweepDecode(ProbeNode):
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"guarded": ("VAE",), "plain": ("VAE",), "latent": ("LATENT",),
-                             "encode": ("BOOLEAN", {"default": False}), **SWEEP}}
+    INPUTS = {"guarded": ("VAE",), "plain": ("VAE",), "latent": ("LATENT",),
+              "encode": ("BOOLEAN", {"default": False}), **SWEEP}
 
-    def execute(self, guarded, plain, latent, encode, first, last, stride, times, kind):
+    def run(self, guarded, plain, latent, encode, first, last, stride, times, kind):
         generator = torch.Generator().manual_seed(3)
         latents = torch.randn(latent["samples"].shape, generator=generator)
         reference = pixels = plain.decode(latents)
@@ -56,12 +52,9 @@ class OomSweepDecode(ProbeNode):
 
 
 class OomSweepEncoder(ProbeNode):
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"guarded": ("CLIP",), "plain": ("CLIP",), **SWEEP},
-                "optional": {"fresh": FRESH}}
+    INPUTS, OPTIONAL = {"guarded": ("CLIP",), "plain": ("CLIP",), **SWEEP}, {"fresh": FRESH}
 
-    def execute(self, guarded, plain, first, last, stride, times, kind, fresh=False):
+    def run(self, guarded, plain, first, last, stride, times, kind, fresh=False):
         def encode(clip):
             return clip.encode_from_tokens_scheduled(clip.tokenize("a red cube"))[0][0]
 

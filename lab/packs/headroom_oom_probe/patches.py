@@ -21,7 +21,7 @@ class OomNestedPatch(ModelNode):
     def IS_CHANGED(cls, **_):
         return ""
 
-    def execute(self, model):
+    def run(self, model):
         layer = torch.nn.Sequential(comfy.ops.manual_cast.Linear(320, 320))
         generator = torch.Generator().manual_seed(5)
         weights = {n: torch.randn(v.shape, generator=generator) * 0.05
@@ -53,7 +53,7 @@ class OomInterruptOnce(ModelNode):
 
     calls = 0
 
-    def execute(self, model):
+    def run(self, model):
         OomInterruptOnce.calls = 0
 
         def interrupted(executor, *args, **kwargs):
@@ -67,22 +67,14 @@ class OomInterruptOnce(ModelNode):
 
 
 class OomInterruptCalls(ProbeNode):
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {}}
-
-    def execute(self):
+    def run(self):
         return {"ui": {"text": [json.dumps(OomInterruptOnce.calls)]}}
 
 
 class OomLoraLeftOut(ProbeNode):
     """ComfyUI works out two weights with a LoRA, without a guard, and memory runs out in both."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {}}
-
-    def execute(self):
+    def run(self):
         up, down = torch.ones(64, 4), torch.ones(4, 64)
         adapter = comfy.weight_adapter.lora.LoRAAdapter(set(), (up, down, 4.0, None, None, None))
         weight = torch.zeros(64, 64, device=mm.get_torch_device())
@@ -105,11 +97,7 @@ class _Unaddable:
 class OomControlLeftOut(ProbeNode):
     """ComfyUI adds a ControlNet's output, without a guard, and memory runs out in that."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {}}
-
-    def execute(self):
+    def run(self):
         hidden = torch.zeros(1, device=mm.get_torch_device())
         result = unet.apply_control(hidden, {"middle": [_Unaddable()]}, "middle")
         answer = {"failed": 1, "patched": bool(result.any())}

@@ -12,17 +12,16 @@ from .sweep import FRESH, SWEEP, ProbeNode, Sweep, armed, start
 
 
 class OomSweepSampling(ProbeNode):
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {
-            "guarded": ("MODEL",), "plain": ("MODEL",), "positive": ("CONDITIONING",),
-            "negative": ("CONDITIONING",), "latent": ("LATENT",),
-            "steps": ("INT", {"default": 2}), "cfg": ("FLOAT", {"default": 4.0}),
-            "sampler": ("STRING", {"default": "euler_ancestral"}), **SWEEP,
-            "begins": ("STRING", {"default": "OUTER_SAMPLE"}),
-        }, "optional": {"guider": ("STRING", {"default": ""}), "fresh": FRESH}}
+    INPUTS = {
+        "guarded": ("MODEL",), "plain": ("MODEL",), "positive": ("CONDITIONING",),
+        "negative": ("CONDITIONING",), "latent": ("LATENT",),
+        "steps": ("INT", {"default": 2}), "cfg": ("FLOAT", {"default": 4.0}),
+        "sampler": ("STRING", {"default": "euler_ancestral"}), **SWEEP,
+        "begins": ("STRING", {"default": "OUTER_SAMPLE"}),
+    }
+    OPTIONAL = {"guider": ("STRING", {"default": ""}), "fresh": FRESH}
 
-    def execute(self, guarded, plain, positive, negative, latent, steps, cfg, sampler, first,
+    def run(self, guarded, plain, positive, negative, latent, steps, cfg, sampler, first,
                 last, stride, times, kind, begins, guider="", fresh=False):
         def sample(model):
             start(fresh)

@@ -36,18 +36,16 @@ class Streamed(comfy.model_patcher.ModelPatcher):
 class OomStreamed(ModelNode):
     """A MODEL that says that it streams its weights."""
 
-    def execute(self, model):
+    def run(self, model):
         return (Streamed(model.model, model.load_device, model.offload_device),)
 
 
 class OomStreamingEvents(ProbeNode):
     """What happens between a step that fails and its retry, as a list of names."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"guarded": ("MODEL",)}}
+    INPUTS = {"guarded": ("MODEL",)}
 
-    def execute(self, guarded):
+    def run(self, guarded):
         events = []
 
         def step(executor, *args, **kwargs):

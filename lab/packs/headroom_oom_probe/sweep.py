@@ -2,13 +2,16 @@
 
 import gc
 import hashlib
+import runpy
 import sys
+from pathlib import Path
 
 import comfy.model_management as mm
 import torch
 from comfy.patcher_extension import WrappersMP
 
-CATEGORY = "headroom tests"
+SHARED = runpy.run_path(str(Path(__file__).resolve().parents[1] / "node.py"))
+ANY, Node, Shown = (SHARED[name] for name in ("ANY", "Node", "Shown"))
 
 
 def device():
@@ -120,15 +123,8 @@ def start(fresh):
         mm.soft_empty_cache()
 
 
-class ProbeNode:
-    CATEGORY = CATEGORY
-    FUNCTION = "execute"
+class ProbeNode(Shown):
     RETURN_TYPES = ()
-    OUTPUT_NODE = True
-
-    @classmethod
-    def IS_CHANGED(cls, **_):
-        return float("nan")
 
 
 class ModelNode(ProbeNode):
@@ -136,7 +132,4 @@ class ModelNode(ProbeNode):
 
     RETURN_TYPES = ("MODEL",)
     OUTPUT_NODE = False
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"model": ("MODEL",)}}
+    INPUTS = {"model": ("MODEL",)}

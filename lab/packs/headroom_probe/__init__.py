@@ -9,16 +9,14 @@ import comfy.model_patcher
 import psutil
 import torch
 
-SHARED = runpy.run_path(str(Path(__file__).resolve().parents[1] / "shown.py"))
-ANY, Probe = SHARED["ANY"], SHARED["Shown"]
+SHARED = runpy.run_path(str(Path(__file__).resolve().parents[1] / "node.py"))
+ANY, Node, Probe = (SHARED[name] for name in ("ANY", "Node", "Shown"))
 
 
 class ProbeSame(Probe):
     """Is `a` the very same object as `b`?"""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"a": (ANY,)}, "optional": {"b": (ANY,)}}
+    INPUTS, OPTIONAL = {"a": (ANY,)}, {"b": (ANY,)}
 
     def run(self, a, b=None):
         return self.shown({"same": a is b, "type": type(a).__name__}, a)
@@ -27,9 +25,7 @@ class ProbeSame(Probe):
 class ProbeLoaded(Probe):
     """The loaded models by class name, after `after` is ready."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {}, "optional": {"after": (ANY,), "model": (ANY,)}}
+    OPTIONAL = {"after": (ANY,), "model": (ANY,)}
 
     def run(self, after=None, model=None):
         patcher = getattr(model, "patcher", model)
@@ -49,9 +45,7 @@ class ProbeLoaded(Probe):
 class ProbeWeights(Probe):
     """A digest of every weight of a model, and how many bytes they are."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"model": (ANY,)}, "optional": {"after": (ANY,)}}
+    INPUTS, OPTIONAL = {"model": (ANY,)}, {"after": (ANY,)}
 
     def run(self, model, after=None):
         module = getattr(model, "patcher", model).model
@@ -66,9 +60,7 @@ class ProbeWeights(Probe):
 class ProbeTensor(Probe):
     """A digest of every tensor in a LATENT, an IMAGE or a CONDITIONING."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"value": (ANY,)}}
+    INPUTS = {"value": (ANY,)}
 
     def run(self, value):
         digest = hashlib.sha256()
@@ -89,16 +81,10 @@ class ProbeTensor(Probe):
                 yield from self.tensors(item)
 
 
-class ProbeModule:
+class ProbeModule(Node):
     """A bare nn.Module that ComfyUI does not manage."""
 
-    CATEGORY = "headroom_probe"
-    RETURN_TYPES = (ANY,)
-    FUNCTION = "run"
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"mib": ("INT", {"default": 8})}}
+    INPUTS = {"mib": ("INT", {"default": 8})}
 
     def run(self, mib):
         module = torch.nn.Linear(1024, mib * 256, bias=False)
@@ -114,10 +100,7 @@ class ProbeHold(ProbeModule):
 
     OUTPUT_NODE = True
     on_class = None
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"where": ("STRING", {"default": ""}), "mib": ("INT", {"default": 8})}}
+    INPUTS = {"where": ("STRING", {"default": ""}), "mib": ("INT", {"default": 8})}
 
     def run(self, where, mib):
         global kept
@@ -169,10 +152,6 @@ class Begun(comfy.model_patcher.ModelPatcher):
 
 class ProbeBegun(Probe):
     """A patcher that has no model yet."""
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {}}
 
     def run(self):
         begun = Begun()

@@ -17,8 +17,9 @@ import torch
 from comfy_execution.graph_utils import GraphBuilder
 from safetensors.torch import load_file
 
-SHARED = Path(__file__).resolve().parents[1] / "random_weights.py"
-load_random = runpy.run_path(str(SHARED))["load_random"]
+PACKS = Path(__file__).resolve().parents[1]
+load_random = runpy.run_path(str(PACKS / "random_weights.py"))["load_random"]
+Node = runpy.run_path(str(PACKS / "node.py"))["Node"]
 CLIP_SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4,
               "num_hidden_layers": 3}
 CLIP_G_SMALL = {**CLIP_SMALL, "hidden_size": 96, "projection_dim": 96}
@@ -35,31 +36,21 @@ KINDS = {
 WIDE = {"clip_l_model_config": {"num_hidden_layers": 2}}
 
 
-class ProbeEncoder:
+class ProbeEncoder(Node):
     """A CLIP of the given class with few layers and random weights from a seed."""
 
-    CATEGORY = "headroom_probe"
     RETURN_TYPES = ("CLIP",)
-    FUNCTION = "run"
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"kind": (list(KINDS),), "seed": ("INT", {"default": 0})}}
+    INPUTS = {"kind": (list(KINDS),), "seed": ("INT", {"default": 0})}
 
     def run(self, kind, seed):
         return (small_encoder(kind, seed),)
 
 
-class ProbeEncoderFile:
+class ProbeEncoderFile(Node):
     """The same from a file in the text_encoders folder that names the seed."""
 
-    CATEGORY = "headroom_probe"
     RETURN_TYPES = ("CLIP",)
-    FUNCTION = "run"
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"clip_name": ("STRING", {}), "kind": (list(KINDS),)}}
+    INPUTS = {"clip_name": ("STRING", {}), "kind": (list(KINDS),)}
 
     def run(self, clip_name, kind):
         content = load_file(folder_paths.get_full_path_or_raise("text_encoders", clip_name))
@@ -77,17 +68,12 @@ def small_encoder(kind, seed):
     return clip
 
 
-class ProbeConditioning:
+class ProbeConditioning(Node):
     """Facts about a conditioning, one JSON text an execution; with `b`, whether it is the same."""
 
-    CATEGORY = "headroom_probe"
     OUTPUT_NODE = True
     RETURN_TYPES = ()
-    FUNCTION = "run"
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"a": ("CONDITIONING",)}, "optional": {"b": ("CONDITIONING",)}}
+    INPUTS, OPTIONAL = {"a": ("CONDITIONING",)}, {"b": ("CONDITIONING",)}
 
     @classmethod
     def IS_CHANGED(cls, **_):
@@ -140,35 +126,24 @@ def digest_of(value):
     return hashlib.sha256(describe(value).encode()).hexdigest()
 
 
-class ProbeTexts:
+class ProbeTexts(Node):
     """A list of texts, one a line."""
 
-    CATEGORY = "headroom_probe"
     RETURN_TYPES = ("STRING",)
     OUTPUT_IS_LIST = (True,)
-    FUNCTION = "run"
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"lines": ("STRING", {"multiline": True})}}
+    INPUTS = {"lines": ("STRING", {"multiline": True})}
 
     def run(self, lines):
         return (lines.splitlines(),)
 
 
-class ProbeCacheKey:
+class ProbeCacheKey(Node):
     """What the pack under test takes into the key of its disk cache."""
 
-    CATEGORY = "headroom_probe"
     OUTPUT_NODE = True
     RETURN_TYPES = ()
-    FUNCTION = "run"
     CLASSES = ("CLIPLoader", "LoraLoader", "CLIPTextEncodeSD3", "ProbeEncoder",
                "HeadroomEncodeToCPU")
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {}}
 
     def run(self):
         graph, node_types = (next(
@@ -183,17 +158,12 @@ class ProbeCacheKey:
         return {"ui": {"text": [json.dumps(answer)]}}
 
 
-class ProbeExpand:
+class ProbeExpand(Node):
     """Expands into a loader and an Encode to CPU node behind it."""
 
-    CATEGORY = "headroom_probe"
     RETURN_TYPES = ("CONDITIONING",)
-    FUNCTION = "run"
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"clip_name": ("STRING", {}), "text": ("STRING", {}),
-                             "cache": ("STRING", {})}}
+    INPUTS = {"clip_name": ("STRING", {}), "text": ("STRING", {}),
+              "cache": ("STRING", {})}
 
     def run(self, clip_name, text, cache):
         graph = GraphBuilder()

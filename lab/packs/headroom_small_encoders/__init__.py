@@ -17,8 +17,9 @@ import comfy.text_encoders.sd3_clip
 import folder_paths
 import torch
 
-SHARED = Path(__file__).resolve().parents[1] / "random_weights.py"
-load_random = runpy.run_path(str(SHARED))["load_random"]
+PACKS = Path(__file__).resolve().parents[1]
+load_random = runpy.run_path(str(PACKS / "random_weights.py"))["load_random"]
+Node = runpy.run_path(str(PACKS / "node.py"))["Node"]
 
 
 def t5(width):
@@ -64,17 +65,11 @@ KINDS = {
 }
 
 
-class SmallTextEncoder:
+class SmallTextEncoder(Node):
     """The text encoder that a workflow's own loader would give, a few layers deep."""
 
-    CATEGORY = "headroom_test"
     RETURN_TYPES = ("CLIP",)
-    FUNCTION = "run"
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"kind": (list(KINDS),)},
-                "optional": {"clip_name": ("STRING", {"default": ""})}}
+    INPUTS, OPTIONAL = {"kind": (list(KINDS),)}, {"clip_name": ("STRING", {"default": ""})}
 
     def run(self, kind, clip_name=""):
         if clip_name:  # the file stands for the weights: without it the loader would fail too
@@ -100,33 +95,23 @@ def patcher_again(kind, disable_dynamic=False):
     return small_encoder(kind, disable_dynamic=disable_dynamic).patcher
 
 
-class PlainLines:
+class PlainLines(Node):
     """The lines of a text as a list: what a script's loop over prompts would be."""
 
-    CATEGORY = "headroom_test"
     RETURN_TYPES = ("STRING",)
     OUTPUT_IS_LIST = (True,)
-    FUNCTION = "run"
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"text": ("STRING", {"multiline": True})}}
+    INPUTS = {"text": ("STRING", {"multiline": True})}
 
     def run(self, text):
         return ([line for line in text.splitlines() if line.strip()],)
 
 
-class PlainSizes:
+class PlainSizes(Node):
     """Sizes as two lists, in the order given: one `WIDTHxHEIGHT` a line."""
 
-    CATEGORY = "headroom_test"
     RETURN_TYPES = ("INT", "INT")
     OUTPUT_IS_LIST = (True, True)
-    FUNCTION = "run"
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"text": ("STRING", {"multiline": True})}}
+    INPUTS = {"text": ("STRING", {"multiline": True})}
 
     def run(self, text):
         sizes = [tuple(int(side) for side in line.split("x")) for line in text.splitlines()]

@@ -9,6 +9,8 @@ import comfy.sd
 import torch
 from comfy.model_patcher import ModelPatcher
 
+from .waiting import Node
+
 
 class Pieces(torch.nn.Module):
     """Decodes so many steps of time at once, as large models do, with one of ComfyUI's layers."""
@@ -26,17 +28,11 @@ class Pieces(torch.nn.Module):
         return torch.cat(pieces, dim=2)
 
 
-class TimedVideoVAE:
+class TimedVideoVAE(Node):
     """A VAE of Wan 2.1's shapes: four frames of 256 x 256 are 3 MiB."""
 
-    CATEGORY = "headroom_timed"
     RETURN_TYPES = ("VAE",)
-    FUNCTION = "run"
     LAYER, STEPS, GROWS, LATENT, OUT = comfy.ops.disable_weight_init.Conv3d, 1, (4, 8, 8), 16, 3
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {}}
 
     def run(self):
         vae = comfy.sd.VAE(sd={"pixel_space_vae": torch.tensor(1.0)}, dtype=torch.float32)

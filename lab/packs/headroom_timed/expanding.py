@@ -8,12 +8,8 @@ from .waiting import Timed
 class TimedExpand(Timed):
     """Becomes a chain of `count` TimedWork nodes."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        types = Timed.INPUT_TYPES()
-        types["required"]["count"] = ("INT", {"default": 3})
-        types["required"]["kind"] = ("STRING", {"default": "TimedWork"})
-        return types
+    INPUTS = {**Timed.INPUTS, "count": ("INT", {"default": 3}),
+              "kind": ("STRING", {"default": "TimedWork"})}
 
     def run(self, seconds, salt, count, kind, value=None):
         graph = GraphBuilder()
@@ -28,11 +24,7 @@ class TimedExpand(Timed):
 class TimedLoop(Timed):
     """A loop by expansion: works, then becomes itself with one turn less."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        types = Timed.INPUT_TYPES()
-        types["required"]["turns"] = ("INT", {"default": 3})
-        return types
+    INPUTS = {**Timed.INPUTS, "turns": ("INT", {"default": 3})}
 
     def run(self, seconds, salt, turns, value=None):
         graph = GraphBuilder()

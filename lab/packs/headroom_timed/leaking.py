@@ -2,18 +2,17 @@
 
 import torch
 
+from .waiting import Node
+
 KEPT = []
 BYTES = 50 << 20
 
 
-class TimedLeakInModule:
-    CATEGORY, FUNCTION, RETURN_TYPES, OUTPUT_NODE = "test", "work", (), True
+class TimedLeakInModule(Node):
+    RETURN_TYPES, OUTPUT_NODE = (), True
+    INPUTS = {"turn": ("INT", {"default": 0, "max": 1000})}
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"turn": ("INT", {"default": 0, "max": 1000})}}
-
-    def work(self, turn):
+    def run(self, turn):
         KEPT.append(torch.ones(BYTES, dtype=torch.uint8))
         return ()
 
@@ -21,7 +20,7 @@ class TimedLeakInModule:
 class TimedLeakNone(TimedLeakInModule):
     """Takes as much, frees all of it, and drops what the module holds."""
 
-    def work(self, turn):
+    def run(self, turn):
         torch.ones(BYTES, dtype=torch.uint8)
         KEPT.clear()
         return ()

@@ -12,18 +12,14 @@ from comfy.patcher_extension import CallbacksMP
 from .waiting import Timed
 
 KEPT = []
+MIB = ("INT", {"default": 64, "max": 100000})
 
 
 class TimedMemory(Timed):
     """Takes `mib` of memory on `device`, and keeps it or gives it back before it ends."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        types = Timed.INPUT_TYPES()
-        types["required"]["mib"] = ("INT", {"default": 64, "max": 100000})
-        types["required"]["keep"] = ("BOOLEAN", {"default": False})
-        types["optional"]["device"] = ("STRING", {"default": ""})
-        return types
+    INPUTS = {**Timed.INPUTS, "mib": MIB, "keep": ("BOOLEAN", {"default": False})}
+    OPTIONAL = {**Timed.OPTIONAL, "device": ("STRING", {"default": ""})}
 
     def run(self, seconds, salt, mib, keep, value=None, device=""):
         began = time.time()
@@ -49,11 +45,7 @@ class TimedKeep(Timed):
 class TimedGrow(Timed):
     """Takes 200 MiB of RAM a second up to `mib`, and stops when it is interrupted."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        types = Timed.INPUT_TYPES()
-        types["required"]["mib"] = ("INT", {"default": 64, "max": 100000})
-        return types
+    INPUTS = {**Timed.INPUTS, "mib": MIB}
 
     def run(self, seconds, salt, mib, value=None):
         began, blocks = time.time(), []
@@ -67,11 +59,7 @@ class TimedGrow(Timed):
 class TimedPeak(Timed):
     """Takes memory, gives it back, and asks torch for its own peak."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        types = Timed.INPUT_TYPES()
-        types["required"].update(mib=("INT", {"default": 64}), when=(["before", "after"],))
-        return types
+    INPUTS = {**Timed.INPUTS, "mib": MIB, "when": (["before", "after"],)}
 
     def run(self, seconds, salt, mib, when, value=None):
         if when == "before":
@@ -136,11 +124,7 @@ class TimedSlowModel(Timed):
 class TimedModel(Timed):
     """Loads a model of `mib` on `device` and hands it on."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        types = Timed.INPUT_TYPES()
-        types["required"].update(mib=("INT", {"default": 64}), device=("STRING", {"default": ""}))
-        return types
+    INPUTS = {**Timed.INPUTS, "mib": MIB, "device": ("STRING", {"default": ""})}
 
     def run(self, seconds, salt, mib, device, value=None):
         weights = torch.nn.Linear(1024, mib * 256, bias=False)

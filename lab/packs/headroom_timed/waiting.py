@@ -2,30 +2,21 @@
 
 import asyncio
 import json
+import runpy
 import time
+from pathlib import Path
 
 import comfy.model_management as mm
 
-
-class AnyType(str):
-    def __ne__(self, other):
-        return False
+SHARED = runpy.run_path(str(Path(__file__).resolve().parents[1] / "node.py"))
+ANY, Node = SHARED["ANY"], SHARED["Node"]
 
 
-ANY = AnyType("*")
-
-
-class Timed:
-    CATEGORY = "headroom_timed"
-    RETURN_TYPES = (ANY,)
-    FUNCTION = "run"
+class Timed(Node):
     OUTPUT_NODE = True
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        seconds = ("FLOAT", {"default": 0.01, "min": 0.0, "max": 60.0, "step": 0.001})
-        salt = ("INT", {"default": 0})
-        return {"required": {"seconds": seconds, "salt": salt}, "optional": {"value": (ANY,)}}
+    INPUTS = {"seconds": ("FLOAT", {"default": 0.01, "min": 0.0, "max": 60.0, "step": 0.001}),
+              "salt": ("INT", {"default": 0})}
+    OPTIONAL = {"value": (ANY,)}
 
     @staticmethod
     def told(began, value=None, **more):
@@ -48,9 +39,7 @@ class TimedWork(Timed):
 class TimedSeed(TimedWork):
     """Waits a tenth of a second times its seed; the seed does not make it another node."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"seed": ("INT", {"default": 0})}}
+    INPUTS, OPTIONAL = {"seed": ("INT", {"default": 0})}, {}
 
     def run(self, seed):
         return super().run(seed / 10, 0)
@@ -82,11 +71,7 @@ class TimedAsyncFail(TimedAsync):
 class TimedLazy(Timed):
     """Asks for its input only when it is looked at."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        types = Timed.INPUT_TYPES()
-        types["optional"] = {"value": (ANY, {"lazy": True})}
-        return types
+    OPTIONAL = {"value": (ANY, {"lazy": True})}
 
     def check_lazy_status(self, seconds, salt, value=None):
         return ["value"]

@@ -8,8 +8,8 @@ import comfy.model_management as mm
 import comfy.model_patcher
 import torch
 
-SHARED = runpy.run_path(str(Path(__file__).resolve().parents[4] / "lab/packs/shown.py"))
-ANY, Shown = SHARED["ANY"], SHARED["Shown"]
+SHARED = runpy.run_path(str(Path(__file__).resolve().parents[4] / "lab/packs/node.py"))
+ANY, Node, Shown = (SHARED[name] for name in ("ANY", "Node", "Shown"))
 
 
 def patcher_of(value):
@@ -27,9 +27,7 @@ def module_of(value):
 class CastProbe(Shown):
     """What a model is made of, after `after` is ready; `full` names every weight."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"model": (ANY,)}, "optional": {"after": (ANY,)}}
+    INPUTS, OPTIONAL = {"model": (ANY,)}, {"after": (ANY,)}
 
     def run(self, model, after=None):
         patcher, module = patcher_of(model), module_of(model)
@@ -57,9 +55,7 @@ class CastLoad(Shown):
     does not.
     """
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"model": (ANY,)}, "optional": {"after": (ANY,)}}
+    INPUTS, OPTIONAL = {"model": (ANY,)}, {"after": (ANY,)}
 
     def run(self, model, after=None):
         mm.unload_all_models()
@@ -83,9 +79,7 @@ def flat(value):
 class CastNear(Shown):
     """The distance of the tensors in `b` from those in `a`, relative to the size of `a`."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"a": (ANY,), "b": (ANY,)}}
+    INPUTS = {"a": (ANY,), "b": (ANY,)}
 
     def run(self, a, b):
         pairs = list(zip(flat(a), flat(b), strict=True))
@@ -110,17 +104,10 @@ class OwnPatcher(comfy.model_patcher.ModelPatcher):
         return super().clone(*args, **kwargs)
 
 
-class CastOdd:
+class CastOdd(Node):
     """A MODEL over two small layers that most casts cannot take."""
 
-    CATEGORY = "headroom_probe"
-    RETURN_TYPES = (ANY,)
-    FUNCTION = "run"
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        kinds = ["odd class", "fp8", "compiled", "own patcher"]
-        return {"required": {"kind": (kinds,)}}
+    INPUTS = {"kind": (["odd class", "fp8", "compiled", "own patcher"],)}
 
     def run(self, kind):
         net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
@@ -140,16 +127,8 @@ class CastOdd:
         return (patcher,)
 
 
-class CastUpscaler:
+class CastUpscaler(Node):
     """LTX's latent upscaler by 1.5, which filters with a buffer, in small."""
-
-    CATEGORY = "headroom_probe"
-    RETURN_TYPES = (ANY,)
-    FUNCTION = "run"
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {}}
 
     def run(self):
         from comfy.ldm.lightricks.latent_upsampler import LatentUpsampler
@@ -160,16 +139,11 @@ class CastUpscaler:
         return (comfy.model_patcher.ModelPatcher(net, mm.get_torch_device(), torch.device("cpu")),)
 
 
-class CastUpscaled:
+class CastUpscaled(Node):
     """A latent of one frame, upscaled as LTXVLatentUpsampler does it: in the model's dtype."""
 
-    CATEGORY = "headroom_probe"
     RETURN_TYPES = ("LATENT",)
-    FUNCTION = "run"
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"model": (ANY,)}}
+    INPUTS = {"model": (ANY,)}
 
     def run(self, model):
         latent = torch.ones(1, 4, 1, 8, 8, dtype=next(model.model.parameters()).dtype)
@@ -186,16 +160,10 @@ class Streamed(comfy.model_patcher.ModelPatcher):
         """Newer hosts tell dynamic patchers this around every prompt; there is nothing to pin."""
 
 
-class CastStreamed:
+class CastStreamed(Node):
     """A MODEL that claims to be dynamic, with the recipe of its loader or without."""
 
-    CATEGORY = "headroom_probe"
-    RETURN_TYPES = (ANY,)
-    FUNCTION = "run"
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"model": (ANY,), "recipe": ("BOOLEAN", {"default": True})}}
+    INPUTS = {"model": (ANY,), "recipe": ("BOOLEAN", {"default": True})}
 
     def run(self, model, recipe):
         streamed = Streamed(model.model, model.load_device, model.offload_device)

@@ -6,21 +6,17 @@ from pathlib import Path
 
 import torch
 
-ANY = runpy.run_path(str(Path(__file__).resolve().parents[4] / "lab/packs/shown.py"))["ANY"]
+SHARED = runpy.run_path(str(Path(__file__).resolve().parents[4] / "lab/packs/node.py"))
+ANY, Node = SHARED["ANY"], SHARED["Node"]
 
 
-class ListShow:
+class ListShow(Node):
     """Shows the shape of each tensor in a list, and every other entry as it is."""
 
-    CATEGORY = "headroom_probe"
     OUTPUT_NODE = True
     INPUT_IS_LIST = True
     RETURN_TYPES = ()
-    FUNCTION = "run"
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"values": (ANY,)}}
+    INPUTS = {"values": (ANY,)}
 
     def run(self, values):
         return {"ui": {"text": [json.dumps([self.shown(value) for value in values])]}}
@@ -31,18 +27,12 @@ class ListShow:
         return list(value.shape) if isinstance(value, torch.Tensor) else value
 
 
-class ListOf:
+class ListOf(Node):
     """A list of pictures or of latents, one for each [batch, height, width] in the JSON."""
 
-    CATEGORY = "headroom_probe"
-    RETURN_TYPES = (ANY,)
     OUTPUT_IS_LIST = (True,)
-    FUNCTION = "run"
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        kinds = ["IMAGE", "MASK", "LATENT", "VIDEO LATENT", "STRING"]
-        return {"required": {"kind": (kinds,), "shapes": ("STRING",)}}
+    INPUTS = {"kind": (["IMAGE", "MASK", "LATENT", "VIDEO LATENT", "STRING"],),
+              "shapes": ("STRING",)}
 
     def run(self, kind, shapes):
         make = {

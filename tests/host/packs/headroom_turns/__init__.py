@@ -3,6 +3,7 @@
 Its begin and end declare to be these as newer schemas do.
 """
 
+import runpy
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,25 +11,21 @@ import folder_paths
 from comfy_execution.graph_utils import GraphBuilder
 
 LATENT = ("LATENT",)
+Node = runpy.run_path(str(Path(__file__).resolve().parents[4] / "lab/packs/node.py"))["Node"]
 
 
-class TheirLoop:
+class TheirLoop(Node):
     """Makes the turns, and returns the value of the last one."""
 
     SCHEMA = SimpleNamespace(loop_boundary="start")
-
-    RETURN_TYPES, FUNCTION, CATEGORY = LATENT, "expand", "test"
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"cache_iterations": ("BOOLEAN", {}), "value": (*LATENT, {
-            "rawLink": True})}}
+    RETURN_TYPES = LATENT
+    INPUTS = {"cache_iterations": ("BOOLEAN", {}), "value": (*LATENT, {"rawLink": True})}
 
     @classmethod
     def IS_CHANGED(cls, **_):
         return float("nan")
 
-    def expand(self, cache_iterations, value):
+    def run(self, cache_iterations, value):
         graph = GraphBuilder()
         for turn in range(3):
             node = graph.node("Turn", f"{turn}_body", value=value)
@@ -37,14 +34,11 @@ class TheirLoop:
         return {"result": (value,), "expand": graph.finalize()}
 
 
-class Turn:
+class Turn(Node):
     """Hands on a copy, and says so in the output folder."""
 
-    RETURN_TYPES, FUNCTION, CATEGORY = LATENT, "run", "test"
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"value": LATENT}}
+    RETURN_TYPES = LATENT
+    INPUTS = {"value": LATENT}
 
     def run(self, value):
         with (Path(folder_paths.get_output_directory()) / "turns").open("ab") as turns:
@@ -58,14 +52,11 @@ class TheirLoopEnd(Turn):
     SCHEMA = SimpleNamespace(loop_boundary="end")
 
 
-class LoopGave:
+class LoopGave(Node):
     """Takes the last turn's value from the begin, which this executor of ComfyUI allows."""
 
-    RETURN_TYPES, FUNCTION, CATEGORY = LATENT, "run", "test"
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"value": LATENT, "end": (*LATENT, {"lazy": True})}}
+    RETURN_TYPES = LATENT
+    INPUTS = {"value": LATENT, "end": (*LATENT, {"lazy": True})}
 
     def check_lazy_status(self, value, end=None):
         return []

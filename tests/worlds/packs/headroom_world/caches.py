@@ -4,21 +4,15 @@ import gc
 
 import execution
 
-from .anything import ANYTHING
+from .anything import ANYTHING, Node
 
 
-class WorldFlushCache:
+class WorldFlushCache(Node):
     """Passes its value and drops what finished nodes gave, as cleaner nodes do."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"value": (ANYTHING,)}}
+    INPUTS = {"value": (ANYTHING,)}
 
-    RETURN_TYPES = (ANYTHING,)
-    FUNCTION = "execute"
-    CATEGORY = "world"
-
-    def execute(self, value):
+    def run(self, value):
         for executor in [one for one in gc.get_objects()
                          if isinstance(one, execution.PromptExecutor)]:
             executor.caches.outputs.cache.clear()

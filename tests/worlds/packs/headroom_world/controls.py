@@ -3,7 +3,7 @@
 import comfy.controlnet
 import comfy.sd
 
-from .anything import ANYTHING
+from .anything import ANYTHING, Node
 
 
 class ScaledControlNet(comfy.controlnet.ControlNet):
@@ -30,35 +30,24 @@ class ScaledControlNet(comfy.controlnet.ControlNet):
         return super().control_merge(scaled, control_prev, output_dtype)
 
 
-class WorldWeightedControl:
+class WorldWeightedControl(Node):
     """Makes a ScaledControlNet of a plain ControlNet; another class passes as it is."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"control_net": ("CONTROL_NET",), "weight": ("FLOAT", {})}}
-
+    INPUTS = {"control_net": ("CONTROL_NET",), "weight": ("FLOAT", {})}
     RETURN_TYPES = ("CONTROL_NET",)
-    FUNCTION = "execute"
-    CATEGORY = "world"
 
-    def execute(self, control_net, weight):
+    def run(self, control_net, weight):
         if type(control_net) is comfy.controlnet.ControlNet:
             control_net = ScaledControlNet.made_from(control_net, weight)
         return (control_net,)
 
 
-class WorldExactly:
+class WorldExactly(Node):
     """Passes a VAE or CLIP of exactly that class; ValueError for any other."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"value": (ANYTHING,)}}
+    INPUTS = {"value": (ANYTHING,)}
 
-    RETURN_TYPES = (ANYTHING,)
-    FUNCTION = "execute"
-    CATEGORY = "world"
-
-    def execute(self, value):
+    def run(self, value):
         if type(value) not in (comfy.sd.VAE, comfy.sd.CLIP):
             raise ValueError(f"expected a VAE or CLIP of ComfyUI, got {type(value).__mro__}")
         return (value,)

@@ -2,37 +2,26 @@
 
 from comfy_execution.graph_utils import GraphBuilder, is_link
 
-from .anything import ANYTHING
+from .anything import ANYTHING, Node
 
 
-class WorldLoopOpen:
+class WorldLoopOpen(Node):
     """The begin of a loop's body; `value` may be nothing in the first turn."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"turns": ("INT", {})}, "optional": {"value": (ANYTHING,)}}
-
+    INPUTS, OPTIONAL = {"turns": ("INT", {})}, {"value": (ANYTHING,)}
     RETURN_TYPES = ("WORLD_LOOP", "*")
-    FUNCTION = "execute"
-    CATEGORY = "world"
 
-    def execute(self, turns, value=None):
+    def run(self, turns, value=None):
         return ("loop", value)
 
 
-class WorldLoopClose:
+class WorldLoopClose(Node):
     """Runs the body again until `turns` are over: clones of its nodes, under new ids."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"loop": ("WORLD_LOOP", {"rawLink": True}), "value": (ANYTHING,)},
-                "hidden": {"dynprompt": "DYNPROMPT", "unique_id": "UNIQUE_ID"}}
+    INPUTS = {"loop": ("WORLD_LOOP", {"rawLink": True}), "value": (ANYTHING,)}
+    HIDDEN = {"dynprompt": "DYNPROMPT", "unique_id": "UNIQUE_ID"}
 
-    RETURN_TYPES = (ANYTHING,)
-    FUNCTION = "execute"
-    CATEGORY = "world"
-
-    def execute(self, loop, value, dynprompt, unique_id):
+    def run(self, loop, value, dynprompt, unique_id):
         opened = loop[0]
         turns = dynprompt.get_node(opened)["inputs"]["turns"]
         if turns <= 1:
@@ -77,40 +66,26 @@ class WorldLoopClose:
         return body
 
 
-class WorldMaybe:
+class WorldMaybe(Node):
     """An output of a context, which is empty where nothing was put in."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"full": ("BOOLEAN", {})},
-                "optional": {"model": ("MODEL",), "after": (ANYTHING,)}}
-
+    INPUTS, OPTIONAL = {"full": ("BOOLEAN", {})}, {"model": ("MODEL",), "after": (ANYTHING,)}
     RETURN_TYPES = ("MODEL",)
-    FUNCTION = "execute"
-    CATEGORY = "world"
 
-    def execute(self, full, model=None, after=None):
+    def run(self, full, model=None, after=None):
         return (model if full else None,)
 
 
-class WorldFirstModel:
+class WorldFirstModel(Node):
     """Takes the first of two models that is there."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"optional": {"first": ("MODEL",), "second": ("MODEL",)}}
-
+    OPTIONAL = {"first": ("MODEL",), "second": ("MODEL",)}
     RETURN_TYPES = ("MODEL",)
-    FUNCTION = "execute"
-    CATEGORY = "world"
 
-    def execute(self, first=None, second=None):
+    def run(self, first=None, second=None):
         return (first if first is not None else second,)
 
 
 class WorldFirstLatent(WorldFirstModel):
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"optional": {"first": (ANYTHING,), "second": ("LATENT",)}}
-
+    OPTIONAL = {"first": (ANYTHING,), "second": ("LATENT",)}
     RETURN_TYPES = ("LATENT",)

@@ -2,21 +2,19 @@
 
 import time
 
+from .anything import Node
 
-class WorldByTime:
+
+class WorldByTime(Node):
     """A number that counts as changed in every prompt."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"value": ("INT", {})}}
+    INPUTS = {"value": ("INT", {})}
 
     @classmethod
     def IS_CHANGED(cls, **_):
         return time.time()
 
     RETURN_TYPES = ("INT",)
-    FUNCTION = "execute"
-    CATEGORY = "world"
 
-    def execute(self, value):
+    def run(self, value):
         return (value,)

@@ -2,38 +2,28 @@
 
 import copy
 
-from .anything import ANYTHING
+from .anything import ANYTHING, Node
 
 
-class WorldHookedVAE:
+class WorldHookedVAE(Node):
     """A copy of a VAE whose `decode` is the original's, and whose picture is brighter."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"vae": ("VAE",)}}
-
+    INPUTS = {"vae": ("VAE",)}
     RETURN_TYPES = ("VAE",)
-    FUNCTION = "execute"
-    CATEGORY = "world"
 
-    def execute(self, vae):
+    def run(self, vae):
         hooked, original = copy.copy(vae), vae.decode
         hooked.decode = lambda *args, **kwargs: original(*args, **kwargs).mul(0.5).add(0.5)
         return (hooked,)
 
 
-class WorldHookedCLIP:
+class WorldHookedCLIP(Node):
     """A clone of a CLIP whose `encode_from_tokens_scheduled` is the original's, and doubled."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"clip": ("CLIP",)}}
-
+    INPUTS = {"clip": ("CLIP",)}
     RETURN_TYPES = ("CLIP",)
-    FUNCTION = "execute"
-    CATEGORY = "world"
 
-    def execute(self, clip):
+    def run(self, clip):
         hooked, original = clip.clone(), clip.encode_from_tokens_scheduled
 
         def doubled(*args, **kwargs):
@@ -53,16 +43,11 @@ class Silent:
         return None
 
 
-class WorldSilentModel:
+class WorldSilentModel(Node):
     """A value on a MODEL wire's side that is no patcher and answers None for everything."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"model": ("MODEL",)}}
-
+    INPUTS = {"model": ("MODEL",)}
     RETURN_TYPES = ("MODEL", ANYTHING)
-    FUNCTION = "execute"
-    CATEGORY = "world"
 
-    def execute(self, model):
+    def run(self, model):
         return (model, Silent(model.model))

@@ -2,32 +2,24 @@
 
 import nodes
 
+from .anything import Node
 
-class WorldToPipe:
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"model": ("MODEL",), "clip": ("CLIP",), "vae": ("VAE",)}}
 
+class WorldToPipe(Node):
+    INPUTS = {"model": ("MODEL",), "clip": ("CLIP",), "vae": ("VAE",)}
     RETURN_TYPES = ("WORLD_PIPE",)
-    FUNCTION = "execute"
-    CATEGORY = "world"
 
-    def execute(self, model, clip, vae):
+    def run(self, model, clip, vae):
         return ({"model": model, "clip": clip, "vae": vae, "images": None},)
 
 
-class WorldPipeSampler:
+class WorldPipeSampler(Node):
     """Encodes, samples and decodes with what is in the pipe."""
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"pipe": ("WORLD_PIPE",), "seed": ("INT", {}), "size": ("INT", {})}}
-
+    INPUTS = {"pipe": ("WORLD_PIPE",), "seed": ("INT", {}), "size": ("INT", {})}
     RETURN_TYPES = ("IMAGE", "WORLD_PIPE")
-    FUNCTION = "execute"
-    CATEGORY = "world"
 
-    def execute(self, pipe, seed, size):
+    def run(self, pipe, seed, size):
         clip, vae = pipe["clip"], pipe["vae"]
         positive, negative = (
             clip.encode_from_tokens_scheduled(clip.tokenize(text))

@@ -1,16 +1,13 @@
 """Weights that the pack itself places, as DisTorch does: ComfyUI counts none of them as loaded."""
 
+from .anything import Node
 
-class WorldPlacedModel:
-    CATEGORY = "world"
-    FUNCTION = "execute"
+
+class WorldPlacedModel(Node):
     RETURN_TYPES = ("MODEL",)
+    INPUTS = {"model": ("MODEL",)}
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"model": ("MODEL",)}}
-
-    def execute(self, model):
+    def run(self, model):
         made = model.clone()
         made.__class__ = _placing(type(model))
         return (made,)

@@ -4,6 +4,8 @@ It compares what comes in with the last call's, stores that at once, and where b
 the last result's difference instead of computing. A new sampling is told by a higher noise level.
 """
 
+from .anything import Node
+
 
 class StepCache:
     """Called by ComfyUI in the place of the model (`set_model_unet_function_wrapper`)."""
@@ -32,17 +34,11 @@ class StepCache:
         return float((x - self.seen).abs().mean() / self.seen.abs().mean()) < self.threshold
 
 
-class WorldStepCache:
-    CATEGORY = "world"
-    FUNCTION = "execute"
+class WorldStepCache(Node):
     RETURN_TYPES = ("MODEL",)
+    INPUTS = {"model": ("MODEL",), "threshold": ("FLOAT", {})}
 
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"model": ("MODEL",),
-                             "threshold": ("FLOAT", {"default": 0.01, "step": 0.001})}}
-
-    def execute(self, model, threshold):
+    def run(self, model, threshold):
         made = model.clone()
         made.set_model_unet_function_wrapper(StepCache(threshold))
         return (made,)
