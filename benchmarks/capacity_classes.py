@@ -20,14 +20,14 @@ sees what it would see on such a card.
 import argparse
 import json
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import on_path  # noqa: F401
 
-from tools.bench_device import Device, add_gpu, narrowed, served
+from tools.bench_device import add_gpu, narrowed, served
 from tools.bench_run import alone
+from tools.device import Device
 from tools.errors import NotHere
 from tools.graph import Graph, Node, add_guard, add_ksampler, add_purge, forget_everything
 
@@ -117,10 +117,8 @@ class ClassBench:
         tries: list[Json] = []
 
         def completes(mib: int) -> bool:
-            started = time.monotonic()
             done = self.completes(kind, way, mib)
-            tries.append({"mib": mib, "completed": done,
-                          "seconds": round(time.monotonic() - started, 1)})
+            tries.append({"mib": mib, "completed": done})
             print(json.dumps({"kind": kind, "way": way, **tries[-1]}), file=sys.stderr, flush=True)
             return done
 

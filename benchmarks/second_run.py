@@ -86,8 +86,8 @@ class SecondRuns:
         figures = self.server.collect()
         ran = {graph.prompt[n]["class_type"] for n in set(graph.prompt) - cached_nodes(entry)}
         return {"cpu_s": cpu, "wall_s": wall, "nodes_that_ran": len(ran),
-                "peak_reserved_bytes": figures["peak_reserved_bytes"],
-                "left_allocated_bytes": figures["allocated_bytes"]}
+                "peak_reserved_bytes": figures.peak_reserved_bytes,
+                "left_allocated_bytes": figures.allocated_bytes}
 
     @staticmethod
     def against(own: list[Json], stock: list[Json]) -> Json:

@@ -20,8 +20,9 @@ from support.trials import CAPACITY_MIB, LIMIT_S, trial_server
 from support.worlds import EVERYWHERE, HAS_BOTH, WORLDS
 
 from tools import figures, results, workflow_trials
-from tools.bench_device import Device, plain_flags
+from tools.bench_device import plain_flags
 from tools.client import node_texts
+from tools.device import Device
 from tools.lab import PACKS
 from tools.node_info import node_infos
 from tools.ui_prompt import api_prompt
@@ -183,7 +184,7 @@ SEARCHED = [pytest.param(name, marks=pytest.mark.fakecuda) if case.by_blocks els
 @pytest.fixture(scope="module")
 def recorded(comfyui):
     """The recorded figures of a workflow on this ComfyUI, or a skip where there are none."""
-    known = figures.recorded(results.comfyui_version(comfyui))
+    known = results.of(figures.PART, comfyui)
 
     def of(name):
         return known.get(name) or pytest.skip(f"no recorded figures of {name} on this ComfyUI")
@@ -235,9 +236,9 @@ def test_the_prompt_loop_fills_the_gpu_without_our_nodes_and_not_with_them(start
 def test_without_our_nodes_the_encoder_stays_and_with_them_nothing_does(device):
     prompts = workflow_trials.both_prompts("diffusers_encode_only")
     device.words(prompts["stock"], CAPACITY_MIB)
-    assert device.collect()["allocated_bytes"] > 0  # the published problem
+    assert device.collect().allocated_bytes > 0  # the published problem
     device.words(prompts["headroom"], CAPACITY_MIB)
-    assert device.collect()["allocated_bytes"] == 0
+    assert device.collect().allocated_bytes == 0
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)

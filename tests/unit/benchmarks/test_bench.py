@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -229,7 +230,7 @@ class StubbornDevice:
         self.asked += 1
 
     def collect(self):
-        return {"allocated_bytes": 100}
+        return SimpleNamespace(allocated_bytes=100)
 
     def free_is_pending(self):
         return False
