@@ -18,7 +18,6 @@ sees what it would see on such a card.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -90,9 +89,8 @@ class ClassBench:
                  "picture": [side // self.args.divide or 1 for side in PICTURES[kind]]}
         if self.args.gpu:
             return {**about, "smallest_gib": self.of_those_given(kind)}
-        found = {way: self.searched(kind, way) for way in WAYS}
-        needs = {way: one["smallest_mib"] for way, one in found.items()}
-        return {**about, "smallest_mib": needs, "tries": {w: o["tries"] for w, o in found.items()},
+        needs = {way: self.searched(kind, way) for way in WAYS}
+        return {**about, "smallest_mib": needs,
                 "guard_of_stock": round(needs["guarded"] / needs["stock"], 3)}
 
     def gib(self) -> list[float]:
@@ -112,17 +110,14 @@ class ClassBench:
                     found[way] = gib
         return found
 
-    def searched(self, kind: str, way: str) -> Json:
-        """The smallest capacity that completes in MiB, and every one that was tried."""
-        tries: list[Json] = []
-
+    def searched(self, kind: str, way: str) -> int:
+        """The smallest capacity that completes, in MiB."""
         def completes(mib: int) -> bool:
             done = self.completes(kind, way, mib)
-            tries.append({"mib": mib, "completed": done})
-            print(json.dumps({"kind": kind, "way": way, **tries[-1]}), file=sys.stderr, flush=True)
+            print(f"  {kind}, {way}: {mib} MiB, {done}", file=sys.stderr, flush=True)
             return done
 
-        return {"smallest_mib": least(completes), "tries": tries}
+        return least(completes)
 
     def completes(self, kind: str, way: str, mib: float) -> bool:
         """Sample on an empty device of that capacity; False when memory ran out."""
