@@ -47,10 +47,10 @@ def port_number(word: str) -> int:
 
 
 def main(args: argparse.Namespace) -> int:
-    environment = ensure_environment()
-    tree = locate_comfyui(args.comfyui, python=environment.python)
-    warn_of_other_packages(environment, tree)
-    words: list[str | Path] = [environment.python, "-m", "tools.demo", "--comfyui", tree]
+    python = ensure_environment()
+    tree = locate_comfyui(args.comfyui, python=python)
+    warn_of_other_packages(python, tree)
+    words: list[str | Path] = [python, "-m", "tools.demo", "--comfyui", tree]
     words += ["--port", str(args.port)] if args.port else []
     words += [f"--{name}" for name in ("open", "cpu") if getattr(args, name)]
     return run_in_foreground(words, cwd=PACK_ROOT)
