@@ -60,18 +60,10 @@ def run(args: argparse.Namespace) -> Json:
     """Return the figures of each workflow; those that are not asked for stay as recorded."""
     workflows = {name: bundled(name, args) for name in args.only}
     measured = templates(args) if args.templates else {}
-    found = recorded(results.comfyui_version(Path(args.comfyui)))
-    found["workflows"].update(workflows)
-    found["templates"].update(measured)
+    before = results.of(NAME, Path(args.comfyui))
+    found = {"workflows": {**before.get("workflows", {}), **workflows},
+             "templates": {**before.get("templates", {}), **measured}}
     return {**found, **summary(found), "problems": problems(found)}
-
-
-def recorded(comfyui: str) -> Json:
-    parts = [part.result for part in results.recorded()
-             if part.name == NAME and part.simulated and part.comfyui == comfyui]
-    last = parts[-1] if parts else {}
-    return {"workflows": dict(last.get("workflows", {})),
-            "templates": dict(last.get("templates", {}))}
 
 
 def bundled(name: str, args: argparse.Namespace) -> Json:

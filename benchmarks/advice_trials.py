@@ -4,8 +4,8 @@ import sys
 from typing import Any
 
 from tools import advice
-from tools.bench_device import MIB, TIMEOUT_S, Device
 from tools.client import Client
+from tools.device import MIB, TIMEOUT_S, Device
 
 Json = dict[str, Any]
 ROUNDS = 3
@@ -72,7 +72,7 @@ class Trials:
         self.device.empty()
         self.device.reset_peaks()
         entry = self.client.run(prompt, timeout=TIMEOUT_S)
-        measured = self.device.collect()
+        measured = vars(self.device.collect())
         result = {f"{name}_mib": round(measured[f"{figure}_bytes"] / MIB, 1)
                   for name, figure in FIGURES}
         print(f"  {result}", file=sys.stderr, flush=True)

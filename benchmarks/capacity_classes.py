@@ -18,16 +18,15 @@ sees what it would see on such a card.
 """
 
 import argparse
-import json
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import on_path  # noqa: F401
 
-from tools.bench_device import Device, add_gpu, narrowed, served
+from tools.bench_device import add_gpu, narrowed, served
 from tools.bench_run import alone
+from tools.device import Device
 from tools.errors import NotHere
 from tools.graph import Graph, Node, add_guard, add_ksampler, add_purge, forget_everything
 
@@ -90,9 +89,8 @@ class ClassBench:
                  "picture": [side // self.args.divide or 1 for side in PICTURES[kind]]}
         if self.args.gpu:
             return {**about, "smallest_gib": self.of_those_given(kind)}
-        found = {way: self.searched(kind, way) for way in WAYS}
-        needs = {way: one["smallest_mib"] for way, one in found.items()}
-        return {**about, "smallest_mib": needs, "tries": {w: o["tries"] for w, o in found.items()},
+        needs = {way: self.searched(kind, way) for way in WAYS}
+        return {**about, "smallest_mib": needs,
                 "guard_of_stock": round(needs["guarded"] / needs["stock"], 3)}
 
     def gib(self) -> list[float]:
@@ -112,19 +110,14 @@ class ClassBench:
                     found[way] = gib
         return found
 
-    def searched(self, kind: str, way: str) -> Json:
-        """The smallest capacity that completes in MiB, and every one that was tried."""
-        tries: list[Json] = []
-
+    def searched(self, kind: str, way: str) -> int:
+        """The smallest capacity that completes, in MiB."""
         def completes(mib: int) -> bool:
-            started = time.monotonic()
             done = self.completes(kind, way, mib)
-            tries.append({"mib": mib, "completed": done,
-                          "seconds": round(time.monotonic() - started, 1)})
-            print(json.dumps({"kind": kind, "way": way, **tries[-1]}), file=sys.stderr, flush=True)
+            print(f"  {kind}, {way}: {mib} MiB, {done}", file=sys.stderr, flush=True)
             return done
 
-        return {"smallest_mib": least(completes), "tries": tries}
+        return least(completes)
 
     def completes(self, kind: str, way: str, mib: float) -> bool:
         """Sample on an empty device of that capacity; False when memory ran out."""

@@ -7,8 +7,8 @@ real one, and measures
 - the bytes on the GPU after the first and after the last prompt;
 - the growth of the server's RSS, against the bytes of the embeddings that it holds then (without
   free heap pages: the simulated GPU keeps its tensors on the heap of the same process);
-- the throughput against ComfyUI's CLIPTextEncode, in turns within one run. CPU time of the whole
-  server decides; wall-clock time beside it is only good on an idle machine.
+- the throughput against ComfyUI's CLIPTextEncode, in turns within one run, in CPU time of the whole
+  server.
 The text encoder is CLIP-L in its full width with 2 of its 12 layers and random weights, so our
 share of the time is larger here than with any real encoder.
 """
@@ -16,8 +16,7 @@ share of the time is larger here than with any real encoder.
 import argparse
 import json
 import statistics
-import time
-from dataclasses import dataclass
+from typing import Any
 
 import on_path  # noqa: F401
 
@@ -30,6 +29,7 @@ NAME = "encode_loop"
 REHEARSAL = ("--prompts", "5", "--turns", "2", "--per-turn", "3")
 CAPACITY_MIB = 4096
 ENCODER = "sd15_wide"
+Json = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,15 +51,6 @@ def run(args: argparse.Namespace) -> dict[str, object]:
         }
 
 
-@dataclass(frozen=True)
-class Done:
-    """One run: its texts by node, seconds of wall clock and of CPU."""
-
-    texts: dict[str, str]
-    wall_s: float
-    cpu_s: float
-
-
 class EncodeBench:
     """The measurements on one running server."""
 
@@ -70,41 +61,36 @@ class EncodeBench:
     def growth(self, prompts: int) -> dict[str, object]:
         self.encode(1)
         first, rss_before = self.server.collect(), self.used_rss()
-        done, shown = self.encode(prompts)
-        last, untrimmed = self.server.collect(), self.rss()
-        rss_after = self.used_rss()
-        told = [json.loads(line) for line in done.texts[shown.id].splitlines()]
+        told, _ = self.encode(prompts)
+        last, grown = self.server.collect(), self.used_rss() - rss_before
         embeddings = sum(item["bytes"] for item in told)
-        grown = rss_after - rss_before
         return {
             "prompts": prompts,
             "different_embeddings": len({item["digest"] for item in told}),
-            "gpu_bytes_after_first": first["allocated_bytes"],
-            "gpu_bytes_after_last": last["allocated_bytes"],
-            "gpu_bytes_of_growth": last["allocated_bytes"] - first["allocated_bytes"],
-            "gpu_reserved_bytes_of_growth": last["reserved_bytes"] - first["reserved_bytes"],
+            "gpu_bytes_of_growth": last.allocated_bytes - first.allocated_bytes,
+            "gpu_reserved_bytes_of_growth": last.reserved_bytes - first.reserved_bytes,
             "embedding_bytes": embeddings,
             "rss_growth_bytes": grown,
-            "rss_growth_bytes_with_free_heap_pages": untrimmed - rss_before,
             "rss_growth_per_embedding_byte": round(grown / embeddings, 4),
         }
 
     def throughput(self, turns: int, per_turn: int) -> dict[str, object]:
         self.encode(per_turn)
         self.core(per_turn)
-        ours: list[Done] = []
-        core: list[Done] = []
+        spent: dict[str, list[float]] = {"encode": [], "core": []}
         for turn in range(turns):
-            for measure in ((self.encode, self.core), (self.core, self.encode))[turn % 2]:
-                done = measure(per_turn)[0]
-                (ours if measure == self.encode else core).append(done)
+            for name in spent if turn % 2 == 0 else reversed(spent):
+                spent[name].append(getattr(self, name)(per_turn)[1])
+        ours, core = (statistics.median(seconds) for seconds in spent.values())
+        ratio = statistics.median(c / o for o, c in zip(*spent.values(), strict=True))
         return {
             "turns": turns, "prompts_per_turn": per_turn,
-            **_rates("cpu", [d.cpu_s for d in ours], [d.cpu_s for d in core], per_turn),
-            **_rates("wall", [d.wall_s for d in ours], [d.wall_s for d in core], per_turn),
+            "cpu_prompts_per_s": round(per_turn / ours, 2),
+            "cpu_prompts_per_s_clip_text_encode": round(per_turn / core, 2),
+            "cpu_throughput_ratio": round(ratio, 4),
         }
 
-    def encode(self, count: int) -> tuple[Done, Node]:
+    def encode(self, count: int) -> tuple[list[Json], float]:
         """Our node over `count` prompts that were never used before."""
         graph = Graph()
         clip = graph.add("ProbeEncoder", kind=ENCODER, seed=0)
@@ -112,19 +98,20 @@ class EncodeBench:
             "HeadroomEncodeToCPU", clip=clip, text="\n".join(self._prompts(count)),
             split="one prompt per line", release_encoder=False, cache="off"))
 
-    def core(self, count: int) -> tuple[Done, Node]:
+    def core(self, count: int) -> tuple[list[Json], float]:
         """ComfyUI's node, run by ComfyUI for each text of a list."""
         graph = Graph()
         texts = graph.add("ProbeTexts", lines="\n".join(self._prompts(count)))
         clip = graph.add("ProbeEncoder", kind=ENCODER, seed=0)
         return self._run(graph, graph.add("CLIPTextEncode", clip=clip, text=texts))
 
-    def _run(self, graph: Graph, encoded: Node) -> tuple[Done, Node]:
+    def _run(self, graph: Graph, encoded: Node) -> tuple[list[Json], float]:
+        """What the conditionings are, and the CPU seconds of the run."""
         shown = graph.add("ProbeConditioning", a=encoded)
-        cpu, wall = self.server.cpu_s(), time.perf_counter()
+        before = self.server.cpu_s()
         entry = self.server.run(graph)
-        took = time.perf_counter() - wall
-        return Done(node_texts(entry), took, self.server.cpu_s() - cpu), shown
+        spent = self.server.cpu_s() - before
+        return [json.loads(line) for line in node_texts(entry)[shown.id].splitlines()], spent
 
     def _prompts(self, count: int) -> list[str]:
         first, self._next = self._next, self._next + count
@@ -137,20 +124,7 @@ class EncodeBench:
         """
         asked = {"unload": "no models", "free_ram": True}
         self.client.post_when_idle("/headroom/purge", asked)
-        return self.rss()
-
-    def rss(self) -> int:
         return int(self.server.process.memory_info().rss)
-
-
-def _rates(kind: str, ours: list[float], core: list[float], per_turn: int) -> dict[str, object]:
-    """Prompts a second of both, and ours over the core's, as the median over the turns."""
-    ratio = statistics.median(c / o for o, c in zip(ours, core, strict=True))
-    return {
-        f"{kind}_prompts_per_s": round(per_turn / statistics.median(ours), 2),
-        f"{kind}_prompts_per_s_clip_text_encode": round(per_turn / statistics.median(core), 2),
-        f"{kind}_throughput_ratio": round(ratio, 4),
-    }
 
 
 if __name__ == "__main__":

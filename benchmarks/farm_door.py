@@ -15,6 +15,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +71,23 @@ class Door:
         """Wait until nothing is left to do."""
         wait_until(lambda: not self.remaining)
 
-    def stop(self) -> None:
+    def __enter__(self) -> "Door":
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._process.terminate()
         self._process.wait()
+
+
+@contextmanager
+def comfies(*sizes_mib: int) -> Iterator[list[Any]]:
+    """Servers of these sizes that compute nothing."""
+    made = [fake_comfy().FakeComfy(mib) for mib in sizes_mib]
+    try:
+        yield made
+    finally:
+        for one in made:
+            one.stop()
 
 
 def timed(url: str, count: int) -> list[float]:
@@ -118,21 +134,15 @@ def accepted(url: str, count: int) -> float:
 
 def throughput(servers: int, count: int) -> float:
     """Prompts a second that so many servers finish, when all are queued at once."""
-    made = [fake_comfy().FakeComfy(4000) for _ in range(servers)]
-    with tempfile.TemporaryDirectory() as folder:
-        door = Door([one.url for one in made], folder)
-        try:
-            wait_until(lambda: all(one["state"] == "idle"
-                                   for one in door.client.get_json("/farm")["servers"]))
-            began = time.perf_counter()
-            for seed in range(count):
-                door.client.queue(graph(seed, 0.5))
-            door.finish()
-            return count / (time.perf_counter() - began)
-        finally:
-            door.stop()
-            for one in made:
-                one.stop()
+    with (tempfile.TemporaryDirectory() as folder, comfies(*[4000] * servers) as made,
+          Door([one.url for one in made], folder) as door):
+        wait_until(lambda: all(one["state"] == "idle"
+                               for one in door.client.get_json("/farm")["servers"]))
+        began = time.perf_counter()
+        for seed in range(count):
+            door.client.queue(graph(seed, 0.5))
+        door.finish()
+        return count / (time.perf_counter() - began)
 
 
 def run(args: argparse.Namespace) -> dict:
@@ -142,25 +152,17 @@ def run(args: argparse.Namespace) -> dict:
     figures: dict = {"prompts": args.prompts, "queued": args.queued}
     one, three = throughput(1, 20), throughput(3, 60)
     figures["three_to_one"] = round(three / one, 2)
-    comfy = fake_comfy().FakeComfy(4000)
-    try:
+    with comfies(4000) as [comfy], tempfile.TemporaryDirectory() as folder:
         figures["alone_ms"] = _ms(timed(comfy.url, args.prompts))
-        with tempfile.TemporaryDirectory() as folder:
-            door = Door([comfy.url], folder)
-            try:
-                timed(door.url, 5)
-                before = sum(door.process.cpu_times()[:2])
-                figures["door_ms"] = _ms(timed(door.url, args.prompts))
-                cpu = sum(door.process.cpu_times()[:2]) - before
-                figures["cpu_ms_a_prompt"] = round(1000 * cpu / args.prompts, 2)
-            finally:
-                door.stop()
+        with Door([comfy.url], folder) as door:
+            timed(door.url, 5)
+            before = sum(door.process.cpu_times()[:2])
+            figures["door_ms"] = _ms(timed(door.url, args.prompts))
+            cpu = sum(door.process.cpu_times()[:2]) - before
+            figures["cpu_ms_a_prompt"] = round(1000 * cpu / args.prompts, 2)
         figures["added_ms"] = round(figures["door_ms"] - figures["alone_ms"], 1)
-    finally:
-        comfy.stop()
     with tempfile.TemporaryDirectory() as folder:  # nobody takes what is accepted
-        door = Door([comfy.url], folder)
-        try:
+        with Door([comfy.url], folder) as door:
             empty = door.process.memory_info().rss
             seconds = accepted(door.url, args.queued)
             figures["accepted_a_second"] = round(args.queued / seconds)
@@ -170,15 +172,10 @@ def run(args: argparse.Namespace) -> dict:
             began = time.perf_counter()
             assert door.remaining == args.queued
             figures["remaining_ms"] = round(1000 * (time.perf_counter() - began), 1)
-        finally:
-            door.stop()
         began = time.perf_counter()
-        door = Door([comfy.url], folder)
-        try:
+        with Door([comfy.url], folder) as door:
             door.client.get_json("/prompt")
             figures["restart_s"] = round(time.perf_counter() - began, 2)
-        finally:
-            door.stop()
     return figures
 
 

@@ -48,7 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", type=int, default=300)
     parser.add_argument("--alone", type=int, default=30, help="prompts of the throughput's server")
     parser.add_argument("--seconds", type=float, default=1.0, help="that a GPU would compute")
-    parser.add_argument("--seed", type=int, default=1)
 
 
 def run(args: argparse.Namespace) -> Json:
@@ -129,7 +128,7 @@ def mixture(args: argparse.Namespace) -> list[Json]:
     """The prompts in random order; what is left of their number are small ones."""
     kinds = [kind for kind, of_ten in KINDS.items() for _ in range(of_ten * args.prompts // 10)]
     kinds += [(64, 1)] * (args.prompts - len(kinds))
-    random.Random(args.seed).shuffle(kinds)
+    random.Random(1).shuffle(kinds)
     return [prompt(number, kind, args.seconds) for number, kind in enumerate(kinds)]
 
 

@@ -12,12 +12,11 @@ import tempfile
 import time
 from importlib.util import find_spec
 
-from farm_door import Door
+from farm_door import Door, comfies
 from farm_run import has_door
 
 from tools.bench_run import alone
 from tools.errors import NotHere
-from tools.lab import fake_comfy
 
 NAME = "farm_router"
 MIB = (1000, 2000)  # of the servers
@@ -37,22 +36,16 @@ def needs_of(seconds: float) -> list[int]:
 
 def of_farm(seconds: float) -> float:
     """Seconds until a farm has finished all, when it knows what each kind needs."""
-    servers = [fake_comfy().FakeComfy(mib) for mib in MIB]
-    with tempfile.TemporaryDirectory() as folder:
-        door = Door([one.url for one in servers], folder)
-        try:
-            for need in NEEDS:
-                queue(door, need, 0.1, "learn")
-                door.finish()
-            began = time.perf_counter()
-            for number, need in enumerate(needs_of(seconds)):
-                queue(door, need, seconds, number)
+    with (tempfile.TemporaryDirectory() as folder, comfies(*MIB) as servers,
+          Door([one.url for one in servers], folder) as door):
+        for need in NEEDS:
+            queue(door, need, 0.1, "learn")
             door.finish()
-            return time.perf_counter() - began
-        finally:
-            door.stop()
-            for one in servers:
-                one.stop()
+        began = time.perf_counter()
+        for number, need in enumerate(needs_of(seconds)):
+            queue(door, need, seconds, number)
+        door.finish()
+        return time.perf_counter() - began
 
 
 def queue(door: Door, need_mib: int, seconds: float, seed: object) -> None:

@@ -43,14 +43,11 @@ class Fault:
 
 
 class Farm:
-    """One folder of results, and the command that fills it, as often as it is started.
+    """One folder of results, and the command that fills it, as often as it is started."""
 
-    `options` are further words of the command.
-    """
-
-    def __init__(self, folder: Path, servers: list[Any], *options: str) -> None:
+    def __init__(self, folder: Path, servers: list[Any]) -> None:
         folder.mkdir(parents=True)
-        self.folder, self._options = folder, options
+        self.folder = folder
         self.file, self._results = folder / "prompts.jsonl", folder / "results"
         self._servers = folder / "servers.json"
         entries = [{"url": one, "name": one} if isinstance(one, str) else one for one in servers]
@@ -90,7 +87,7 @@ class Farm:
 
     def _start(self) -> None:
         words = ["run", str(self.file), "--servers", str(self._servers), "--results",
-                 str(self._results), "--silent-seconds", str(SILENT_SECONDS), *self._options]
+                 str(self._results), "--silent-seconds", str(SILENT_SECONDS)]
         with (self.folder / "log").open("ab") as log:
             self._process = start_process([sys.executable, "-m", "farm", *words], cwd=ROOT,
                                           env=os.environ, output=log)
@@ -196,6 +193,6 @@ def has_door() -> bool:
 
 def own_server(server: ComfyServer, name: str) -> Json:
     """What a servers file says of a server that the farm starts itself."""
-    recipe = server.recipe("{port}")
-    return {"name": name, "command": recipe.command, "folder": str(recipe.folder),
-            "env": recipe.env, "gpus": 0}
+    server.prepare_base()
+    return {"name": name, "command": server.command("{port}"), "folder": str(server.base_dir),
+            "env": dict(server.env or {}), "gpus": 0}

@@ -32,9 +32,9 @@ from typing import Any
 import on_path  # noqa: F401
 
 from tools import results
-from tools.bench_device import MIB, TIMEOUT_S, Device
 from tools.bench_run import alone
 from tools.client import PromptFailed
+from tools.device import MIB, TIMEOUT_S, Device
 from tools.dry_server import DryServer
 from tools.errors import NotHere
 from tools.fit import CONTEXT_MIB, cards
@@ -212,14 +212,14 @@ def attempted(device: Device, prompt: Json, card: str, before: int) -> Json:
                 end += f": {error.exception_message.strip()[:200]}"
     seconds = time.monotonic() - started
     ledger = device.ledger()
-    slack = ledger["peak_reserved_bytes"] - ledger["peak_allocated_bytes"]
+    slack = ledger.peak_reserved_bytes - ledger.peak_allocated_bytes
     device.empty()
-    left = highest.look() - before - device.collect()["reserved_bytes"]
+    left = highest.look() - before - device.collect().reserved_bytes
     used = highest.used_bytes - others
     return {"end": end, "seconds": round(seconds, 1), "used_mib": round(used / MIB, 1),
             "need_mib": round((used - slack) / MIB, 1),
-            "allocated_mib": round(ledger["peak_allocated_bytes"] / MIB, 1),
-            "reserved_mib": round(ledger["peak_reserved_bytes"] / MIB, 1),
+            "allocated_mib": round(ledger.peak_allocated_bytes / MIB, 1),
+            "reserved_mib": round(ledger.peak_reserved_bytes / MIB, 1),
             "context_mib": round(left / MIB, 1)}
 
 

@@ -61,7 +61,8 @@ def run(args: argparse.Namespace) -> Json:
         raise DevError(f"The package has no template {', '.join(unknown)}.")
     with tempfile.TemporaryDirectory(prefix="headroom-templates-") as base:
         rows = gates(Path(args.comfyui), Path(base), templates)
-        done = {} if args.again else _recorded(args.comfyui)
+        recorded = results.of(NAME, Path(args.comfyui), DEVICE).get("rows", {})
+        done = {name: row for name, row in recorded.items() if "cpu_s" in row and not args.again}
         passed = [name for name in rows if not rows[name]]
         rows |= {name: done[name] for name in passed
                  if name in done and name not in (args.only or ())}
@@ -71,15 +72,6 @@ def run(args: argparse.Namespace) -> Json:
                 print(f"{name}: {rows[name]}", file=sys.stderr, flush=True)
                 results.record(NAME, summary(rows), args.comfyui, DEVICE)
     return summary(rows)
-
-
-def _recorded(comfyui: str) -> dict[str, Row]:
-    """The rows of earlier runs on this ComfyUI that got as far as a run."""
-    version = results.comfyui_version(Path(comfyui))
-    for part in results.recorded():
-        if part.name == NAME and part.comfyui == version:
-            return {name: row for name, row in part.result["rows"].items() if "cpu_s" in row}
-    return {}
 
 
 def gates(tree: Path, base: Path, templates: Mapping[str, Json]) -> dict[str, Row]:

@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             parts.update(_swept(server, builds, args.stride))
     return {
         "stride": args.stride, "parts": parts,
+        "allocations": sum(part["allocations"] for part in parts.values()),
         "allocations_failed": sum(part["tried"] for part in parts.values()),
         "problems": [f"{name}: {problem}" for name, part in parts.items()
                      for problem in part["problems"]],

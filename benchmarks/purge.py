@@ -21,9 +21,10 @@ from typing import Any
 import on_path  # noqa: F401
 
 from tools import models
-from tools.bench_device import TIMEOUT_S, Bench, add_gpu, served
+from tools.bench_device import Bench, add_gpu, served
 from tools.bench_run import alone
 from tools.client import node_texts
+from tools.device import TIMEOUT_S
 from tools.graph import Graph, Node, add_checkpoint, add_purge, add_sampler, forget_everything
 
 NAME = "purge"
@@ -74,7 +75,7 @@ class PurgeBench:
         if after is not None:
             after()
         floor = json.loads(node_texts(answer)[known.id])["bytes"]
-        figures = self.device.collect()
+        figures = vars(self.device.collect())
         found: Json = {name: figures[name] for name in FIGURES}
         return {**found, "floor_bytes": floor,
                 "allocated_of_floor": round(figures["allocated_bytes"] / floor, 5)}
@@ -93,7 +94,7 @@ class PurgeBench:
         if not purge:
             self.client.free(unload_models=True, free_memory=False)
         self.client.wait(prompt_id, TIMEOUT_S)
-        figures = self.device.collect()
+        figures = vars(self.device.collect())
         return {name: figures[f"peak_{name}"] for name in FIGURES}
 
     def encoded(self, graph: Graph, checkpoint: Node, image: Any) -> Node:
@@ -120,12 +121,12 @@ class PurgeBench:
         It misses a request that comes before the worker waits for prompts again: ask again then.
         Raises RuntimeError when nothing came of it: there is no figure to report then.
         """
-        before = self.device.collect()["allocated_bytes"]
+        before = self.device.collect().allocated_bytes
         for _ in range(TRIES):
             self.client.free(unload_models=True, free_memory=free_memory)
             time.sleep(2)
             acted = not self.device.free_is_pending()
-            if acted and self.device.collect()["allocated_bytes"] < before / 2:
+            if acted and self.device.collect().allocated_bytes < before / 2:
                 time.sleep(2)
                 return
         raise RuntimeError(f"POST /free had no effect on the server in {TRIES} tries.")

@@ -20,7 +20,6 @@ import on_path  # noqa: F401
 from tools import models
 from tools.bench_device import Bench, add_gpu, served
 from tools.bench_run import alone
-from tools.client import cached_nodes
 from tools.graph import (
     Graph,
     Node,
@@ -71,7 +70,7 @@ class SecondRuns:
         return {kind: self.against(found[kind], found["stock"]) for kind in KINDS}
 
     def second(self, kind: str, forget: bool) -> Json:
-        """The seconds of a second run, and what is on the device after it."""
+        """The seconds of a second run, and its peak."""
         forget_everything(self.server.client)
         self.server.run(self.graph(kind, self.seed()))
         if forget:
@@ -80,14 +79,11 @@ class SecondRuns:
         self.server.reset_peaks()
         graph = self.graph(kind, self.seed())
         cpu, wall = self.server.cpu_s(), time.perf_counter()
-        entry = self.server.run(graph)
+        self.server.run(graph)
         wall = time.perf_counter() - wall
         cpu = self.server.cpu_s() - cpu
-        figures = self.server.collect()
-        ran = {graph.prompt[n]["class_type"] for n in set(graph.prompt) - cached_nodes(entry)}
-        return {"cpu_s": cpu, "wall_s": wall, "nodes_that_ran": len(ran),
-                "peak_reserved_bytes": figures["peak_reserved_bytes"],
-                "left_allocated_bytes": figures["allocated_bytes"]}
+        return {"cpu_s": cpu, "wall_s": wall,
+                "peak_reserved_bytes": self.server.collect().peak_reserved_bytes}
 
     @staticmethod
     def against(own: list[Json], stock: list[Json]) -> Json:
@@ -95,12 +91,11 @@ class SecondRuns:
             pairs = zip(own, stock, strict=True)
             return round(statistics.median(a[name] / b[name] for a, b in pairs), 4)
 
-        last = own[-1]
         return {
             "cpu_s": round(statistics.median(run["cpu_s"] for run in own), 3),
             "wall_s": round(statistics.median(run["wall_s"] for run in own), 3),
             "cpu_of_stock": ratio("cpu_s"), "wall_of_stock": ratio("wall_s"),
-            **{name: last[name] for name in last if name not in ("cpu_s", "wall_s")},
+            "peak_reserved_bytes": own[-1]["peak_reserved_bytes"],
         }
 
     def graph(self, kind: str, seed: int) -> Graph:

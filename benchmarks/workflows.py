@@ -21,9 +21,10 @@ from typing import Any
 
 import on_path  # noqa: F401
 
-from tools import figures, results
-from tools.bench_device import MIB, ROOM_MIB, Device, narrowed, served
+from tools import results
+from tools.bench_device import narrowed, served
 from tools.bench_run import alone
+from tools.device import MIB, ROOM_MIB, Device
 from tools.workflow_models import make_workflow_models
 from tools.workflow_trials import (
     CASES,
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Json:
     """Return the figures of each workflow; bytes are exact, no time is measured."""
     measured = {name: measure(name, CASES[name], args) for name in args.only}
-    return figures.recorded(results.comfyui_version(Path(args.comfyui))) | measured
+    return results.of(NAME, Path(args.comfyui)) | measured
 
 
 def measure(name: str, case: Case, args: argparse.Namespace) -> Json:
@@ -81,7 +82,7 @@ class Trials:
         error = self.device.attempt(prompt, ROOM_MIB)
         assert error is None, error
         time.sleep(EMPTIED_S)
-        figures = self.device.collect()
+        figures = vars(self.device.collect())
         names = {"peak_reserved": "peak_reserved", "peak_allocated": "peak_allocated",
                  "left_allocated": "allocated", "left_reserved": "reserved"}
         return {f"{name}_mib": round(figures[f"{figure}_bytes"] / MIB, 1)

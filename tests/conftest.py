@@ -51,7 +51,8 @@ for _name, _folder in (
 ):
     _load_package(_name, _folder)
 
-from tools.lab import REAL_GPU_PACK, fake_comfy  # noqa: E402 - only now there is a `tools`
+from tools.device import GpuServer  # noqa: E402 - only now there is a `tools`
+from tools.lab import REAL_GPU_PACK, fake_comfy  # noqa: E402
 
 fake_comfy()  # so that tests can import it
 
@@ -167,13 +168,11 @@ def sim(serve):
 
     Equal arguments but for the capacity share one server; every test gets it with its own capacity,
     no other process and no fault. Models of earlier tests of the module stay loaded: see
-    `SimServer.unload`.
+    `Device.unload`.
     """
-    from simgpu import SimServer
-
-    def start(capacity_mib: int, *args: str, **options) -> SimServer:
+    def start(capacity_mib: int, *args: str, **options) -> GpuServer:
         server = serve(*args, simulate_mib=SIMULATED_MIB, **options)
-        return SimServer(server, capacity_mib).restore()
+        return GpuServer(server, capacity_mib).restore()
 
     return start
 
@@ -186,7 +185,7 @@ def fake(serve):
     `models_dir` are those of a server. Equal arguments share one server; a test gets it with its
     own capacity, no other process and nothing that fails.
     """
-    from fakecuda import COPIED_KIB, FakeCuda, FakeServer, why_not
+    from fakecuda import COPIED_KIB, FakeCuda, why_not
 
     if reason := why_not():
         pytest.skip(reason)
@@ -197,6 +196,6 @@ def fake(serve):
         settings.setdefault("copy_at_most_kib", COPIED_KIB)
         words = FakeCuda(capacity_mib=capacity_mib, **settings).words()
         server = serve(*args, fake_cuda=words, packs=(*packs, REAL_GPU_PACK), **options)
-        return FakeServer(server, capacity_mib).restore()
+        return GpuServer(server, capacity_mib).restore()
 
     return start

@@ -2,6 +2,7 @@
 
 from . import results
 from .bench_rows import Say
+from .table import markdown
 
 PART = "fit_advised"
 TEMPLATES = {
@@ -21,5 +22,4 @@ def table(say: Say) -> str:
     rows = [(f"{words}: `{name}`", *(f"{part.result[name][f'{kind}_mib']:,.0f}"
                                      for kind in ("as_it_is", "advised")))
             for name, words in TEMPLATES.items()]
-    lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
-    return "\n".join([lines[0], "|---|--:|--:|", *lines[1:]])
+    return markdown([head, *rows], "|---|--:|--:|")

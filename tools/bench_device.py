@@ -5,7 +5,6 @@ All answer the same questions, so that one benchmark measures any of them.
 """
 
 import argparse
-import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,17 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from . import models
-from .client import Client, PromptFailed, node_texts
-from .graph import Graph, Node, forget_everything
-from .lab import PACKS, REAL_GPU_PACK, driver_ledger
+from .device import ROOM_MIB, GpuServer
+from .lab import PACKS, REAL_GPU_PACK
 from .server import ComfyServer, known_flags
 
 NATIVE_ALLOCATOR, NO_DYNAMIC_VRAM = "--disable-cuda-malloc", "--disable-dynamic-vram"
 # What the simulated GPU does not have either, so that figures can be compared.
 PLAIN = (NATIVE_ALLOCATOR, NO_DYNAMIC_VRAM)
-ROOM_MIB = 16384
-TIMEOUT_S = 7200.0
-MIB = 2**20
 Json = dict[str, Any]
 
 
@@ -49,105 +44,13 @@ def plain_flags(tree: str | Path, wanted: Iterable[str] = PLAIN) -> list[str]:
     return [flag for flag in wanted if flag in known]
 
 
-class Device:
-    """The GPU under a server: its figures and limits, and prompts that are tried on it."""
-
-    def __init__(
-        self, client: Client, gpu: bool = False, room_mib: int = ROOM_MIB, driver: Any = None
-    ) -> None:
-        self.client = client
-        self.room_mib = room_mib
-        self.driver = driver  # the ledger of the fake CUDA driver, where that is the device
-        self._prefix = "/realgpu" if gpu or driver else "/simgpu"
-
-    def ledger(self) -> Json:
-        """All figures as they are."""
-        return dict(self.client.get_json(f"{self._prefix}/ledger"))
-
-    def collect(self) -> Json:
-        """All figures after a run of the server's garbage collector."""
-        return self.post("collect")
-
-    def reset_peaks(self) -> Json:
-        """Reset the peaks to the current figures, and return these."""
-        if self.driver:
-            self.driver.reset_peaks()
-        return self.post("reset_peaks")
-
-    def set_capacity(self, mib: float) -> None:
-        """Give the device this size; what is on it stays."""
-        if self.driver:
-            self.driver.set(capacity_bytes=int(mib * MIB))
-        else:
-            self.post("capacity", {"mib": mib})
-
-    def total_mib(self) -> float:
-        """The size of the GPU itself, without a limit."""
-        return float(self.post("capacity", {"mib": 1 << 30})["capacity_bytes"]) / MIB
-
-    def free_is_pending(self) -> bool:
-        """Whether ComfyUI has yet to act on a `POST /free`."""
-        return bool(self.client.get_json(f"{self._prefix}/pending")["free"])
-
-    def post(self, what: str, body: Json | None = None) -> Json:
-        status, answer = self.client.post_json(f"{self._prefix}/{what}", body or {})
-        if status != 200:
-            raise RuntimeError(f"{self._prefix}/{what} answered {status}: {answer}")
-        return dict(answer or {})  # a fault that is taken away answers nothing
-
-    # -- prompts ------------------------------------------------------------------------------
-
-    def run(self, graph: Graph) -> Json:
-        """The history entry of the graph's run."""
-        return self.client.run(graph.prompt, timeout=TIMEOUT_S)
-
-    def told(self, graph: Graph, node: Node) -> Any:
-        """What a node of the graph says in JSON."""
-        return json.loads(node_texts(self.run(graph))[node.id])
-
-    def empty(self) -> None:
-        """Take everything off the device and give it room."""
-        self.set_capacity(self.room_mib)
-        forget_everything(self.client)
-        self.collect()
-
-    def attempt(self, prompt: Json, capacity_mib: float) -> str | None:
-        """Run on an empty device of that capacity: None, or the out-of-memory error's words."""
-        self.empty()
-        return self.attempt_as_it_is(prompt, capacity_mib)
-
-    def attempt_as_it_is(self, prompt: Json, capacity_mib: float) -> str | None:
-        """The same without emptying the device first."""
-        self.set_capacity(capacity_mib)
-        self.reset_peaks()
-        try:
-            self.client.run(prompt, timeout=TIMEOUT_S)
-        except PromptFailed as error:
-            if not (error.out_of_memory or _ended_in_tiles(error)):
-                raise
-            kind = error.exception_type.rpartition(".")[2]
-            words = error.exception_message.strip().splitlines()[0]
-            return f"{error.node_type}: {kind}: {words}"
-        return None
-
-    def words(self, prompt: Json, capacity_mib: float) -> str:
-        """What came of an attempt: "completed", or the error's words."""
-        return self.attempt(prompt, capacity_mib) or "completed"
-
-
-def _ended_in_tiles(error: PromptFailed) -> bool:
-    """Whether ComfyUI's decode was out of memory, went on in tiles, and these failed in any way."""
-    return error.node_type == "VAEDecode" and "in decode_tiled" in error.traceback
-
-
-class Bench(Device):
+class Bench(GpuServer):
     """A server under measurement, with its device."""
 
-    def __init__(self, server: ComfyServer, gpu: bool = False, room_mib: int = ROOM_MIB) -> None:
+    def __init__(self, server: ComfyServer, room_mib: int = ROOM_MIB) -> None:
         import psutil
 
-        driver = driver_ledger(server.fake_ledger) if server.fake_cuda is not None else None
-        super().__init__(server.client(), gpu, room_mib, driver)
+        super().__init__(server, room_mib)
         assert server.process is not None
         self.base = server.base_dir
         self.process = psutil.Process(server.process.pid)
@@ -175,7 +78,7 @@ def served(
     with tempfile.TemporaryDirectory() as base:
         prepare(Path(base))
         with serve(args, base, capacity_mib, **options) as server:
-            yield Bench(server, getattr(args, "gpu", False), capacity_mib or ROOM_MIB)
+            yield Bench(server, capacity_mib or ROOM_MIB)
 
 
 def serve(

@@ -143,11 +143,6 @@ def _recovery(r: Json) -> Json:
     }}
 
 
-def _sweep(r: Json) -> Json:
-    """How many allocations there were to fail."""
-    return {**r, "allocations": sum(part["allocations"] for part in r["parts"].values())}
-
-
 PREPARED: dict[str, Callable[[Json], Json]] = {
-    "capacity_classes": _classes, "recovery_cost": _recovery, "oom_sweep": _sweep,
+    "capacity_classes": _classes, "recovery_cost": _recovery,
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 from . import advised, calibration, figures, results, workflows
 from .bench_rows import Say, chinese, english, rows_of
 from .results import Part
+from .table import markdown
 
 BEGIN, END = "<!-- {}: begin; written by `python dev.py bench` -->", "<!-- {}: end -->"
 PAGES = {
@@ -66,7 +67,8 @@ def section(parts: Iterable[Part], say: Say) -> str:
         if rows := _rows(found, say):
             _, comfyui, torch = measured_on
             about = _about(_devices(found), comfyui, torch, say)
-            tables.append("\n".join([about, "", *_head(_devices(found), say), *rows]))
+            head = _head(_devices(found), say)
+            tables.append(f"{about}\n\n{markdown([head, *rows], '|---' * len(head) + '|')}")
     if not real:
         tables.append(say(
             "None of these figures was measured on a real GPU. `python dev.py bench --gpu` "
@@ -90,15 +92,14 @@ def _about(devices: list[str], comfyui: str, torch: str, say: Say) -> str:
     return "\n\n".join(texts)
 
 
-def _head(devices: list[str], say: Say) -> list[str]:
+def _head(devices: list[str], say: Say) -> tuple[str, ...]:
     figures = [say("Figure", "数字")] if len(devices) == 1 else [
         say(*COLUMNS[device]) for device in devices
     ]
-    words = (say("What", "内容"), *figures, say("Benchmark", "基准"), say("Measured", "测于"))
-    return [f"| {' | '.join(words)} |", "|---" * len(words) + "|"]
+    return say("What", "内容"), *figures, say("Benchmark", "基准"), say("Measured", "测于")
 
 
-def _rows(parts: list[Part], say: Say) -> list[str]:
+def _rows(parts: list[Part], say: Say) -> list[tuple[str, ...]]:
     """One line for what was measured, with a figure for each device that has one."""
     lines: dict[tuple[str, str], dict[str, tuple[str, Part]]] = {}
     for part in sorted(parts, key=lambda part: part.name):
@@ -107,11 +108,13 @@ def _rows(parts: list[Part], say: Say) -> list[str]:
     return [_row(what, name, found, _devices(parts)) for (name, what), found in lines.items()]
 
 
-def _row(what: str, name: str, found: dict[str, tuple[str, Part]], devices: list[str]) -> str:
+def _row(
+    what: str, name: str, found: dict[str, tuple[str, Part]], devices: list[str]
+) -> tuple[str, ...]:
     figures = [found[device][0] if device in found else "–" for device in devices]
     parts = [part for _, part in found.values()]
     measured = ", ".join(dict.fromkeys(f"{part.date}, {part.commit}" for part in parts))
-    return f"| {' | '.join([what, *figures, f'`{name}`', measured])} |"
+    return what, *figures, f"`{name}`", measured
 
 
 COLUMNS = {

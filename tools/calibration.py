@@ -7,6 +7,7 @@ from typing import Any
 
 from . import results
 from .bench_rows import Say
+from .table import markdown
 
 PART = "fit_calibration"
 Json = dict[str, Any]
@@ -30,19 +31,18 @@ def table(say: Say) -> str:
     found = part.result
     head = (say("What", "内容"), say("Published, GiB", "公开数字，GiB"),
             say("Dry, GiB", "空跑，GiB"), say("Outside by", "超出范围"), say("Source", "来源"))
-    lines = [f"| {' | '.join(head)} |", "|---|--:|--:|--:|---|",
-             *(_row(row, say) for row in found["rows"])]
+    lines = markdown([head, *(_row(row, say) for row in found["rows"])], "|---|--:|--:|--:|---|")
     wide = f"{found['median_width'] * 100:.0f} %"
     most = f"{found['worst_overestimate'] * 100:.1f} %"
     more = say(f"half of the ranges are at most {wide} wide; the worst overestimate is {most}.",
                f"半数范围的宽度不超过 {wide}；最大的高估为 {most}。")
-    return "\n".join([f"{claim(found, say)}{say('; ', '；')}{more}", "", *lines, "", say(
+    return "\n".join([f"{claim(found, say)}{say('; ', '；')}{more}", "", lines, "", say(
         f"Measured at {part.commit} on {part.date}.", f"测于 {part.commit}，{part.date}。")])
 
 
-def _row(row: Json, say: Say) -> str:
+def _row(row: Json, say: Say) -> tuple[str, ...]:
     stopped = row["low_gib"] is None
     dry = say("stopped", "中止") if stopped else f"{row['low_gib']:.2f}–{row['high_gib']:.2f}"
     outside = "–" if row["inside"] or stopped else f"**{row['outside'] * 100:+.1f} %**"
     what = say(row["what"], row["chinese"])
-    return f"| {what} | {row['published_gib']:.2f} | {dry} | {outside} | <{row['source']}> |"
+    return what, f"{row['published_gib']:.2f}", dry, outside, f"<{row['source']}>"

@@ -16,15 +16,14 @@ from urllib.error import URLError
 
 from . import models
 from .cache import cache_home, process_lock
-from .client import Client, PromptFailed, PromptInvalid, failed
+from .client import PromptFailed, PromptInvalid, failed
 from .comfyui import locate_comfyui
 from .commands import as_dev_error
 from .environment import ensure_environment, warn_of_other_packages
 from .errors import DevError
 from .processes import end_like_ctrl_c, run_in_foreground
-from .run import follow, show_texts, titles_of
+from .run import follow, record_of, show
 from .server import PACK_ROOT, ComfyServer, ServerError
-from .table import run_table
 
 PROMPT = Path(__file__).resolve().parent / "demo_prompt.json"
 SIMULATED_MIB = 1024
@@ -48,10 +47,10 @@ def port_number(word: str) -> int:
 
 
 def main(args: argparse.Namespace) -> int:
-    environment = ensure_environment()
-    tree = locate_comfyui(args.comfyui, python=environment.python)
-    warn_of_other_packages(environment, tree)
-    words: list[str | Path] = [environment.python, "-m", "tools.demo", "--comfyui", tree]
+    python = ensure_environment()
+    tree = locate_comfyui(args.comfyui, python=python)
+    warn_of_other_packages(python, tree)
+    words: list[str | Path] = [python, "-m", "tools.demo", "--comfyui", tree]
     words += ["--port", str(args.port)] if args.port else []
     words += [f"--{name}" for name in ("open", "cpu") if getattr(args, name)]
     return run_in_foreground(words, cwd=PACK_ROOT)
@@ -113,22 +112,6 @@ def make_demo_models(comfyui: Path) -> Path:
     return folder
 
 
-def print_result(client: Client, entry: dict[str, Any], prompt: dict[str, Any]) -> None:
-    status, run = client.get(f"/headroom/runs/{entry['prompt_id']}")
-    if status == 200:
-        print(f"\n{run_table(run, titles_of(prompt))}")
-    else:
-        print(f"\nNo table: GET /headroom/runs answered {status}: {run}")
-    show_texts(entry, prompt)
-    print(flush=True)
-
-
-def print_pictures(entry: dict[str, Any], base: Path) -> None:
-    for output in entry.get("outputs", {}).values():
-        for image in output.get("images", []):
-            print(f"Picture: {base / 'output' / image['subfolder'] / image['filename']}")
-
-
 def keep_open(server: ComfyServer) -> None:
     """Wait until Ctrl-C or until the server ends."""
     print(f"ComfyUI is at {server.url} (Ctrl-C stops it)", flush=True)
@@ -150,9 +133,9 @@ def demo(args: argparse.Namespace) -> None:
         entry = follow(server.client(), prompt, PROMPT_SECONDS)
         if failed(entry):
             raise PromptFailed(entry)
-        print_result(server.client(), entry, prompt)
-        print_pictures(entry, base)
-        print(f"Device: {device}\nServer log: {server.log_path}", flush=True)
+        show(entry, prompt, record_of(server.client(), entry))
+        print(f"\nPictures: {base / 'output'}\nDevice: {device}\nServer log: {server.log_path}",
+              flush=True)
         if args.open:
             keep_open(server)
 

@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from .cache import cache_home, process_lock
@@ -31,15 +30,6 @@ COMPLETE = "headroom-complete.json"
 NEEDED_GIB = {"linux": 10}  # the CUDA libraries of PyTorch, unpacked and while downloading
 NEEDED_GIB_ELSEWHERE = 4
 ESSENTIALS = ("pip", "setuptools", "torch", "torchvision", "torchaudio")
-
-
-@dataclass(frozen=True)
-class Environment:
-    """A ready environment: its interpreter, its folder, and the cache that it is in."""
-
-    python: Path
-    folder: Path
-    home: Path
 
 
 def environment_key(texts: Sequence[str], version: tuple[int, int], system: str) -> str:
@@ -67,18 +57,19 @@ def python_for(given: str | None) -> Path:
         raise DevError(f"--python {given} is no program; give the Python of --comfyui.")
     if given:
         return Path(given).absolute()
-    return ensure_environment().python if IS_CLONE else Path(sys.executable)
+    return ensure_environment() if IS_CLONE else Path(sys.executable)
 
 
-def ensure_environment(python: Path | None = None) -> Environment:
-    """The environment of `python`, None: of the Python that runs this; made first where needed.
+def ensure_environment(python: Path | None = None) -> Path:
+    """The interpreter of the environment of `python`, None: of the Python that runs this.
+
+    The environment is made first where it is not there.
 
     DevError when it cannot be made.
     """
     major, minor = version_of(python).split(".") if python else sys.version_info[:2]
     version = int(major), int(minor)
     folder = environment_folder(version)
-    environment = Environment(interpreter(folder), folder, cache_home())
     if not (folder / COMPLETE).exists():
         try:
             with process_lock(cache_home() / "locks" / f"{folder.name}.lock"):
@@ -86,7 +77,7 @@ def ensure_environment(python: Path | None = None) -> Environment:
                     _build(folder, python or Path(sys.executable), version)
         except OSError as error:
             raise as_dev_error(error, "making of the environment") from error
-    return environment
+    return interpreter(folder)
 
 
 def _build(folder: Path, python: Path, version: tuple[int, int]) -> None:
@@ -124,7 +115,7 @@ def _lines_of(command: Sequence[str]) -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
 
-def installed_versions(environment: Environment, names: Iterable[str]) -> dict[str, str]:
+def installed_versions(python: Path, names: Iterable[str]) -> dict[str, str]:
     """{package: its version in the environment}; those that are not there are left out."""
     script = (
         "import sys, json, importlib.metadata as m\n"
@@ -133,15 +124,15 @@ def installed_versions(environment: Environment, names: Iterable[str]) -> dict[s
         "    except m.PackageNotFoundError: return ''\n"
         "print(json.dumps({n: of(n) for n in sys.argv[1:] if of(n)}))"
     )
-    command = [str(environment.python), "-c", script, *names]
+    command = [str(python), "-c", script, *names]
     found: dict[str, str] = json.loads("".join(_lines_of(command)))
     return found
 
 
-def warn_of_other_packages(environment: Environment, tree: Path) -> None:
+def warn_of_other_packages(python: Path, tree: Path) -> None:
     """Say in one line each which packages of a ComfyUI tree are not the environment's own."""
     wanted = required_packages(tree)
-    there = installed_versions(environment, wanted)
+    there = installed_versions(python, wanted)
     others = [
         f"{name} {there[name]} (not {version})"
         for name, version in wanted.items() if name in there and version not in ("", there[name])

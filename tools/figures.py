@@ -8,6 +8,7 @@ from typing import Any
 
 from . import results
 from .bench_rows import Say, english
+from .table import markdown
 from .workflows import WORKFLOWS
 
 PART = "workflows"
@@ -16,11 +17,10 @@ Json = dict[str, Any]
 Comparison = tuple[str, str, str]  # what was measured, without our nodes and with them
 
 
-def recorded(comfyui: str | None = None) -> Json:
-    """The newest figures of every workflow on the simulated GPU, of one ComfyUI or the oldest."""
+def recorded() -> Json:
+    """The newest figures of every workflow on the simulated GPU, of the oldest ComfyUI."""
     parts = [part for part in results.recorded() if part.name == PART and part.simulated]
-    wanted = [part for part in parts if comfyui in (None, part.comfyui)]
-    return min(wanted, key=lambda part: _numbers(part.comfyui)).result if wanted else {}
+    return min(parts, key=lambda part: _numbers(part.comfyui)).result if parts else {}
 
 
 def _numbers(version: str) -> list[int]:
@@ -114,5 +114,4 @@ def table(say: Say) -> str:
     for name in (name for name in WORKFLOWS if name in known):
         for number, each in enumerate(comparisons(known[name], say)):
             rows.append((f"`{name}`" if number == 0 else "", *each))
-    lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
-    return "\n".join([lines[0], "|---|---|---|---|", *lines[1:]])
+    return markdown([head, *rows], "|---|---|---|---|")

@@ -49,7 +49,7 @@ def cards(trials: Sequence[Trial]) -> str:
     for gib in dict.fromkeys(trial.card_gib for trial in trials):
         found = [known.get((gib, way)) for way in ways(trials)]
         rows.append([f"{gib:g} GiB", *(_said(trial) if trial else NOTHING for trial in found)])
-    return _left(rows)
+    return render(rows, left=range(len(rows[0])))
 
 
 def _said(trial: Trial) -> str:
@@ -57,13 +57,6 @@ def _said(trial: Trial) -> str:
     if trial.at_worst is None:
         return trial.verdict.text
     return f"{trial.verdict.text}, or {trial.at_worst.text}: needs {words(trial.range_mib)}"
-
-
-def _left(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-             for row in rows]
-    return "\n".join([lines[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *lines[1:]])
 
 
 def largest(trials: Sequence[Trial]) -> str:

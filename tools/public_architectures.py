@@ -16,22 +16,31 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from architectures import _as_published, _built, _flux, _ops, _sd, main
-from architectures import clip_l as clip_l
-from architectures import flux_vae as flux_vae
-from architectures import one_number as one_number
-from architectures import sd15_vae as sd15_vae
-from architectures import wan_vae as wan_vae
-from public_encoders import clip_g as clip_g
-from public_encoders import clip_text as clip_text
-from public_encoders import clip_vision as clip_vision
-from public_encoders import dino as dino
-from public_encoders import dino_3 as dino_3
-from public_encoders import gpt_oss as gpt_oss
-from public_encoders import llama as llama
-from public_encoders import open_clip as open_clip
-from public_encoders import qwen3_vl as qwen3_vl
-from public_encoders import t5 as t5
+from architectures import (  # noqa: F401 - by name
+    _as_published,
+    _built,
+    _flux,
+    _ops,
+    _sd,
+    clip_l,
+    flux_vae,
+    main,
+    one_number,
+    sd15_vae,
+    wan_vae,
+)
+from public_encoders import (  # noqa: F401 - asked for by name
+    clip_g,
+    clip_text,
+    clip_vision,
+    dino,
+    dino_3,
+    gpt_oss,
+    llama,
+    open_clip,
+    qwen3_vl,
+    t5,
+)
 
 Shapes = dict[str, tuple[int, ...]]
 SD15 = {"num_res_blocks": [2] * 4, "transformer_depth": [1] * 6 + [0] * 2,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .cache import cache_home, process_lock
+from .comfyui import version_of_tree
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -65,7 +66,7 @@ def record(
     """
     import torch
 
-    version = comfyui_version(Path(comfyui))
+    version = version_of_tree(Path(comfyui))
     path = folder / f"{slug(device)}-{version}.json"
     folder.mkdir(parents=True, exist_ok=True)
     with process_lock(cache_home() / "locks" / "results.lock"):
@@ -102,6 +103,13 @@ def recorded(folder: Path = RESULTS) -> list[Part]:
     ))
 
 
+def of(name: str, tree: Path, device: str = SIMULATED) -> Json:
+    """What was recorded of one benchmark on this ComfyUI; nothing where it never was."""
+    found = [part.result for part in recorded() if (part.name, part.device, part.comfyui) == (
+        name, device, version_of_tree(tree))]
+    return found[0] if found else {}
+
+
 def newest(name: str) -> Part | None:
     """The newest record of one benchmark, on whichever device and ComfyUI."""
     parts = [part for part in recorded() if part.name == name]
@@ -113,13 +121,6 @@ def _parts_of(path: Path) -> Iterator[Part]:
     data = _read(path)
     for name, part in data.get("benchmarks", {}).items():
         yield Part(name=name, device=data["device"], comfyui=data["comfyui"], **part)
-
-
-def comfyui_version(tree: Path) -> str:
-    """The version that a ComfyUI tree gives itself."""
-    text = (tree / "comfyui_version.py").read_text(encoding="utf-8")
-    found = re.search(r"""__version__\s*=\s*["']([^"']+)["']""", text)
-    return found.group(1) if found else "unknown"
 
 
 def commit(root: Path = ROOT) -> str:

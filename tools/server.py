@@ -32,15 +32,6 @@ class PortTaken(ServerError):
     """The port asked for is in use by another program."""
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """How to start a server: its command line, where, and what to add to the environment."""
-
-    command: list[str]
-    folder: Path
-    env: dict[str, str]
-
-
 @dataclass(eq=False)
 class ComfyServer:
     """A ComfyUI server on 127.0.0.1 with its own base folder and this pack linked into it.
@@ -101,7 +92,7 @@ class ComfyServer:
 
     def start(self) -> "ComfyServer":
         """Start the server and wait until it answers; ServerError when it cannot."""
-        self._prepare_base()
+        self.prepare_base()
         for _ in range(BIND_ATTEMPTS - 1):
             try:
                 return self._start_once()
@@ -131,32 +122,24 @@ class ComfyServer:
             raise
         return self
 
-    def recipe(self, port: str) -> "Recipe":
-        """What others need to start this server themselves, on that port; its folder is made."""
-        self._prepare_base()
-        before, self.port = self.port, port  # type: ignore[assignment]
-        try:
-            return Recipe(self.command(), self.base_dir, dict(self.env or {}))
-        finally:
-            self.port = before
-
-    def command(self) -> list[str]:
-        """The command line that starts the server."""
+    def command(self, port: str = "") -> list[str]:
+        """The command line that starts the server, on its own port or another."""
+        words = self._comfy_args(port or str(self.port))
         if self.fake_cuda is not None:
-            words = [*self.fake_cuda, "--ledger", str(self.fake_ledger), str(self.comfyui)]
-            return [str(self.python), str(FAKE_CUDA_LAUNCHER), *words, "--", *self._comfy_args()]
+            own = [*self.fake_cuda, "--ledger", str(self.fake_ledger), str(self.comfyui)]
+            return [str(self.python), str(FAKE_CUDA_LAUNCHER), *own, "--", *words]
         simulate_mib = rehearsed_mib() if self.gpu else self.simulate_mib
         if simulate_mib is None:
             mode = [] if self.gpu else ["--cpu"]
-            return [str(self.python), str(self.comfyui / "main.py"), *mode, *self._comfy_args()]
+            return [str(self.python), str(self.comfyui / "main.py"), *mode, *words]
         launcher = simulated(simulate_mib)
-        return [str(self.python), *launcher, str(self.comfyui), "--", *self._comfy_args()]
+        return [str(self.python), *launcher, str(self.comfyui), "--", *words]
 
-    def _comfy_args(self) -> list[str]:
+    def _comfy_args(self, port: str) -> list[str]:
         database = self.base_dir / "user" / "comfyui.db"
         wanted = {
             "--listen": "127.0.0.1",
-            "--port": str(self.port),
+            "--port": port,
             "--base-directory": str(self.base_dir),
             "--database-url": f"sqlite:///{database}",  # its default is inside the ComfyUI tree
             "--disable-auto-launch": None,
@@ -177,7 +160,8 @@ class ComfyServer:
         env.pop("PYTHONPATH", None)  # this repository on the path would hide ComfyUI's `nodes`
         return {**env, **(self.env or {})}
 
-    def _prepare_base(self) -> None:
+    def prepare_base(self) -> None:
+        """Make its folder, with the packs and the models folder in it."""
         for name in ("custom_nodes", "models", "input", "output", "user"):
             (self.base_dir / name).mkdir(parents=True, exist_ok=True)
         custom_nodes = self.base_dir / "custom_nodes"

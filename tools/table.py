@@ -1,6 +1,6 @@
 """The demo's table: what each node took, and the GPU memory around it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 HEADINGS = ("node", "", "seconds", "VRAM before", "after", "peak (MiB)")
@@ -27,13 +27,19 @@ def _number(value: Any, digits: int) -> str:
     return UNKNOWN if value is None else f"{float(value):,.{digits}f}"
 
 
-def render(rows: Sequence[Sequence[str]]) -> str:
-    """Aligned columns: the second to the left, every other one to the right."""
+def markdown(rows: Sequence[Sequence[str]], rule: str) -> str:
+    """A table of Markdown; `rule` is the line below its first row."""
+    first, *others = (f"| {' | '.join(cells)} |" for cells in rows)
+    return "\n".join([first, rule, *others])
+
+
+def render(rows: Sequence[Sequence[str]], left: Collection[int] = (1,)) -> str:
+    """Aligned columns: these to the left, every other one to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:
         cells = [
-            cell.ljust(width) if column == 1 else cell.rjust(width)
+            cell.ljust(width) if column in left else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())

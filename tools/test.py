@@ -16,7 +16,7 @@ from pathlib import Path
 
 from .cache import cache_home
 from .comfyui import NEWEST_VARIABLE, VARIABLE, locate_comfyui, newest_tree, version_of_tree
-from .environment import Environment, ensure_environment, warn_of_other_packages
+from .environment import ensure_environment, warn_of_other_packages
 from .javascript import javascript
 from .processes import run_in_foreground
 from .pythons import OLDEST, USUAL, find_python, given_python, version_of
@@ -77,28 +77,28 @@ def main(args: argparse.Namespace) -> int:
         return _test(usual, ()) or int(not passed.result())
 
 
-def _test(python: Path | None, words: Sequence[str]) -> int:
+def _test(wanted: Path | None, words: Sequence[str]) -> int:
     """Run pytest with `words` in the environment of a Python; without any, all checks and tests."""
-    environment = ensure_environment(python)
-    trees = {VARIABLE: locate_comfyui(python=environment.python)}
+    python = ensure_environment(wanted)
+    trees = {VARIABLE: locate_comfyui(python=python)}
     if newest := newest_tree():
         trees[NEWEST_VARIABLE] = newest
     else:
         print("No ComfyUI with dynamic VRAM is here: tests that need one are skipped", flush=True)
-    home = environment.home
+    home = cache_home()
     for tree in trees.values():
         place = tree.relative_to(home) if tree.is_relative_to(home) else tree
         print(f"ComfyUI {version_of_tree(tree)} in {place}", flush=True)
-        warn_of_other_packages(environment, tree)
-    folder = environment.folder.name
-    print(f"Python {version_of(environment.python)} in {folder}, all in {home}", flush=True)
-    command: list[str | Path] = [environment.python, "-m", "pytest", *(words or IN_PARALLEL)]
+        warn_of_other_packages(python, tree)
+    folder = python.parents[1].name
+    print(f"Python {version_of(python)} in {folder}, all in {home}", flush=True)
+    command: list[str | Path] = [python, "-m", "pytest", *(words or IN_PARALLEL)]
     # A second thread saves no time where all cores are busy, and takes a fifth more CPU time.
     env = {"OMP_NUM_THREADS": "1", **os.environ}
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # each server would compile all of ComfyUI anew
     env.update((name, str(tree)) for name, tree in trees.items())
     with ThreadPoolExecutor(1) as pool:  # the tests wait for their servers a fifth of the time
-        checks = pool.map(_failing_checks, [] if words else [environment])
+        checks = pool.map(_failing_checks, [] if words else [python])
         code = run_in_foreground(command, cwd=ROOT, env=env)
         failed = sum(checks, [])
     if failed:  # else pytest's closing line is the last
@@ -106,11 +106,11 @@ def _test(python: Path | None, words: Sequence[str]) -> int:
     return code or int(bool(failed))
 
 
-def _failing_checks(environment: Environment) -> list[str]:
+def _failing_checks(python: Path) -> list[str]:
     """Run what is not pytest's, two at a time; return what failed."""
     with ThreadPoolExecutor(2) as pool:
         of_page = pool.submit(javascript, _stage)
-        commands = {name: [environment.python, *words] for name, words in CHECKS.items()}
+        commands = {name: [python, *words] for name, words in CHECKS.items()}
         passed = dict(zip(commands, pool.map(_stage, commands, commands.values()), strict=True))
         failed_of_page = of_page.result()
     return [name for name, is_good in passed.items() if not is_good] + failed_of_page

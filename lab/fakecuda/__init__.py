@@ -2,8 +2,6 @@
 
 from .build import CannotBuild, why_not
 from .ledger import Ledger, Moment
-from .remote import FakeServer
 from .settings import COPIED_KIB, FakeCuda, command
 
-__all__ = ["COPIED_KIB", "CannotBuild", "FakeCuda", "FakeServer", "Ledger", "Moment", "command",
-           "why_not"]
+__all__ = ["COPIED_KIB", "CannotBuild", "FakeCuda", "Ledger", "Moment", "command", "why_not"]

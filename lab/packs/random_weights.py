@@ -1,9 +1,24 @@
-"""Random weights for the text encoders that test packs build without a file."""
+"""Text encoders with random weights, which the packs here build without a file."""
 
+from types import SimpleNamespace
+
+import comfy.sd
+import folder_paths
 import torch
 
 
-def load_random(clip, generator, most_rows=None):
+def random_clip(model, tokenizer, sizes, parameters, seed=0, most_rows=None, **options):
+    """A CLIP of these classes of ComfyUI, as large as `sizes` says."""
+    clip = comfy.sd.CLIP(
+        SimpleNamespace(params={}, clip=model, tokenizer=tokenizer),
+        embedding_directory=folder_paths.get_folder_paths("embeddings"),
+        parameters=parameters, model_options=dict(sizes), **options,
+    )
+    _load_random(clip, torch.Generator().manual_seed(seed), most_rows)
+    return clip
+
+
+def _load_random(clip, generator, most_rows):
     """Give a CLIP random weights in ComfyUI's own way of loading a state dict.
 
     `most_rows` draws no more rows than that for a matrix and repeats them: a vocabulary's worth

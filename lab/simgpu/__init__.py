@@ -29,7 +29,6 @@ hundred MiB higher; compare ratios and differences.
 from .device import Figures, SimDevice, current
 from .faults import KINDS, Fault
 from .ledger import Ledger, LedgerFull
-from .remote import SimServer
 from .switch import switch_off, switch_on
 
 __all__ = [
@@ -39,7 +38,6 @@ __all__ = [
     "Ledger",
     "LedgerFull",
     "SimDevice",
-    "SimServer",
     "current",
     "switch_off",
     "switch_on",

@@ -72,7 +72,6 @@ class Figures:
     frees: int
     alloc_retries: int
     ooms: int
-    expandable_segments: bool = False
     allocator: str = "native"
 
 

@@ -10,12 +10,12 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from support.gpus import EVERY_GPU, RealServer, emptied, pages_mib, taken_bytes
+from support.gpus import EVERY_GPU, emptied, pages_mib, taken_bytes
 from support.worlds import CAPACITY_MIB, WORLDS, begun
 
-from simgpu import SimServer
 from tools import bench_device
 from tools.bench_device import NATIVE_ALLOCATOR, plain_flags
+from tools.device import GpuServer
 from tools.graph import Graph, add_checkpoint, add_purge, add_sampler, forget_everything
 from tools.lab import REAL_GPU_PACK, rehearsed_mib
 from tools.models import TEST_CHECKPOINT
@@ -39,7 +39,7 @@ def real_capacity_mib() -> int:
 
 def on_simulated(serve, *args):
     """A simulated GPU of the size that the tests here ask for."""
-    return SimServer(serve(*args, simulate_mib=CAPACITY_MIB), CAPACITY_MIB)
+    return GpuServer(serve(*args, simulate_mib=CAPACITY_MIB), CAPACITY_MIB)
 
 
 def on_real(serve, comfyui, *args, wanted=PLAIN):
@@ -52,7 +52,7 @@ def on_real(serve, comfyui, *args, wanted=PLAIN):
     capacity_mib = min(REAL_MIB, real_capacity_mib())
     server = serve(*plain_flags(comfyui, wanted), *args, gpu=True, packs=[REAL_GPU_PACK],
                    env={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"}, comfyui=comfyui)
-    return RealServer(server, capacity_mib)
+    return GpuServer(server, capacity_mib)
 
 
 def has_sampled(device):
@@ -89,8 +89,8 @@ def started(request, comfyui, serve, models_dir, tmp_path_factory):
 def device(started):
     """That server with nothing loaded; `fresh_bytes` are those in use before it did anything."""
     emptied(started)
-    if not hasattr(started, "driver"):
-        started.fresh_bytes = taken_bytes(started) if isinstance(started, RealServer) else 0
+    if started.driver is None:
+        started.fresh_bytes = taken_bytes(started) if started.server.gpu else 0
     yield started
     started.set_other_process(0)
     started.set_capacity(1 << 20)

@@ -207,14 +207,14 @@ def test_a_lora_on_the_clip_that_changes_neither_hits_nor_leaves_a_trace(
 def test_the_key_covers_comfyuis_version_the_code_of_packs_and_the_tokenizers(client, comfyui):
     from importlib.metadata import version
 
-    from tools.results import comfyui_version
+    from tools.comfyui import version_of_tree
 
     graph = Graph()
     probe = graph.add("ProbeCacheKey")
     told = json.loads(Run(client, graph).report(probe))
     assert told["numerics"]["transformers"] == version("transformers")
     assert told["numerics"]["tokenizers"] == version("tokenizers")
-    assert told["numerics"]["comfy"].split()[0] == comfyui_version(comfyui)
+    assert told["numerics"]["comfy"].split()[0] == version_of_tree(comfyui)
     codes = told["codes"]
     assert codes["CLIPLoader"] == codes["LoraLoader"] == codes["CLIPTextEncodeSD3"] == ""
     assert len(codes["ProbeEncoder"]) == len(codes["HeadroomEncodeToCPU"]) == 64

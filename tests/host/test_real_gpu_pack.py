@@ -7,7 +7,7 @@ import sys
 import pytest
 from support.timed import of_one_moment
 
-from tools.bench_device import Device
+from tools.device import Device
 from tools.graph import Graph, add_checkpoint, add_sampler
 from tools.lab import REAL_GPU_PACK, simulated
 from tools.models import TEST_CHECKPOINT
@@ -27,7 +27,7 @@ def test_figures_read_as_of_a_real_gpu_are_those_of_the_simulated_one(sim):
     simulated, real = (Device(gpu.client, gpu=kind) for kind in (False, True))
 
     def figures(device):
-        found = device.collect()
+        found = vars(device.collect())
         return {name: found[name] for name in SAME}
 
     of_simulated, of_real = of_one_moment(lambda: figures(simulated), lambda: figures(real))
@@ -35,7 +35,7 @@ def test_figures_read_as_of_a_real_gpu_are_those_of_the_simulated_one(sim):
     assert of_real == of_simulated
     for device in (real, simulated):
         now = device.reset_peaks()
-        assert now["peak_reserved_bytes"] == now["reserved_bytes"]
+        assert now.peak_reserved_bytes == now.reserved_bytes
     assert real.free_is_pending() is False
 
 
@@ -45,9 +45,9 @@ def test_a_smaller_gpu_is_shown_by_what_is_free_and_by_what_the_allocator_gives(
     gpu.unload()
     real.set_capacity(300)
     figures = real.ledger()
-    assert figures["capacity_bytes"] == figures["free_bytes"] == 300 << 20
+    assert figures.capacity_bytes == figures.free_bytes == 300 << 20
     assert real.total_mib() == 2048
-    assert real.ledger()["free_bytes"] == 2048 << 20
+    assert real.ledger().free_bytes == 2048 << 20
 
 
 def test_the_process_that_holds_memory_leaves_as_much_free_as_each_line_says(tmp_path):

@@ -21,8 +21,9 @@ from support.trials import CAPACITY_MIB, LIMIT_S, trial_server
 from support.worlds import EVERYWHERE, HAS_BOTH, WORLDS
 
 from tools import figures, results, workflow_trials
-from tools.bench_device import Device, plain_flags
+from tools.bench_device import plain_flags
 from tools.client import node_texts
+from tools.device import Device
 from tools.lab import PACKS
 from tools.node_info import node_infos
 from tools.ui_prompt import api_prompt
@@ -179,7 +180,7 @@ SEARCHED = [pytest.param(name, marks=pytest.mark.fakecuda) if case.by_blocks els
 @pytest.fixture(scope="module")
 def recorded(comfyui):
     """The recorded figures of a workflow on this ComfyUI, or a skip where there are none."""
-    known = figures.recorded(results.comfyui_version(comfyui))
+    known = results.of(figures.PART, comfyui)
 
     def of(name):
         return known.get(name) or pytest.skip(f"no recorded figures of {name} on this ComfyUI")

@@ -2,8 +2,6 @@
 
 import pytest
 
-from simgpu import SimServer
-
 from .worlds import EVERYWHERE, WORLDS
 
 CPU = pytest.param("cpu", marks=pytest.mark.host)
@@ -17,20 +15,6 @@ EVERY_GPU = [SIMULATED, *FAKE, REAL, REAL_PAGES]
 MIB = 1 << 20
 
 
-class RealServer(SimServer):
-    """A ComfyUI on the real GPU, asked and limited as the simulated one is."""
-
-    prefix = "/realgpu"
-    workspace_bytes = 64 * MIB  # a library may keep as long as the process runs (cuBLAS: 8 to 32)
-
-    def is_empty(self, figures):
-        """Whether no more is on the device than what libraries keep as long as they live."""
-        return figures.allocated_bytes <= self.workspace_bytes
-
-    def disarm(self):
-        """Nothing to do: no allocation can be chosen to fail."""
-
-
 def emptied(device):
     """The device with room, nothing loaded, no other process and its peaks begun again."""
     device.set_capacity(1 << 20)
@@ -41,15 +25,15 @@ def emptied(device):
 
 def taken_bytes(device):
     """What a server has of its device, in the device's own count."""
-    if driver := getattr(device, "driver", None):
-        return driver.device().used_bytes
+    if device.driver:
+        return device.driver.device().used_bytes
     figures = device.collect()
     return figures.capacity_bytes - figures.free_bytes
 
 
 def spare_bytes(device):
     """The tolerance on a real GPU: libraries and other processes use it as well."""
-    return device.workspace_bytes if isinstance(device, RealServer) else 0
+    return device.may_stay_bytes if device.server.gpu else 0
 
 
 def pages_mib(device):

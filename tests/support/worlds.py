@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tools.device import GpuServer
 from tools.graph import Graph, add_checkpoint, add_guard, add_sampler, forget_everything
 from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B
 from tools.server import ComfyServer
@@ -96,7 +97,7 @@ def begun(request, name, comfyui, models_dir, base):
     with ComfyServer(tree, base, args=world.flags, packs=packs, models_dir=models_dir, env=env,
                      fake_cuda=devices.words(),
                      start_with=request.getfixturevalue("servers").start_process) as server:
-        device = fakecuda.FakeServer(server, CAPACITY_MIB)
+        device = GpuServer(server, CAPACITY_MIB)
         device.world, device.fresh_bytes = name, device.driver.device().used_bytes
         yield device
 

@@ -5,9 +5,7 @@ import json
 import runpy
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
-import comfy.sd
 import comfy.sd1_clip
 import comfy.sdxl_clip
 import comfy.text_encoders.flux
@@ -18,7 +16,7 @@ from comfy_execution.graph_utils import GraphBuilder
 from safetensors.torch import load_file
 
 PACKS = Path(__file__).resolve().parents[1]
-load_random = runpy.run_path(str(PACKS / "random_weights.py"))["load_random"]
+random_clip = runpy.run_path(str(PACKS / "random_weights.py"))["random_clip"]
 Node = runpy.run_path(str(PACKS / "node.py"))["Node"]
 CLIP_SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4,
               "num_hidden_layers": 3}
@@ -59,13 +57,7 @@ class ProbeEncoderFile(Node):
 
 def small_encoder(kind, seed):
     model, tokenizer = KINDS[kind]
-    clip = comfy.sd.CLIP(
-        SimpleNamespace(params={}, clip=model, tokenizer=tokenizer),
-        embedding_directory=folder_paths.get_folder_paths("embeddings"),
-        parameters=1_000_000, model_options=dict(WIDE if kind == "sd15_wide" else SMALL),
-    )
-    load_random(clip, torch.Generator().manual_seed(seed))
-    return clip
+    return random_clip(model, tokenizer, WIDE if kind == "sd15_wide" else SMALL, 1_000_000, seed)
 
 
 class ProbeConditioning(Node):

@@ -83,9 +83,6 @@ def ledger(body=None):
         "frees": stats.get("allocation.all.freed", 0),
         "alloc_retries": stats.get("num_alloc_retries", 0),
         "ooms": stats.get("num_ooms", 0),
-        "expandable_segments": torch.cuda.get_allocator_backend() == "native" and any(
-            segment["is_expandable"] for segment in torch.cuda.memory_snapshot()
-        ),
         "allocator": torch.cuda.get_allocator_backend(),
     }
 

@@ -7,9 +7,7 @@ only one to three layers deep, with random weights.
 
 import runpy
 from pathlib import Path
-from types import SimpleNamespace
 
-import comfy.sd
 import comfy.sd1_clip
 import comfy.sdxl_clip
 import comfy.text_encoders.flux
@@ -18,7 +16,7 @@ import folder_paths
 import torch
 
 PACKS = Path(__file__).resolve().parents[1]
-load_random = runpy.run_path(str(PACKS / "random_weights.py"))["load_random"]
+random_clip = runpy.run_path(str(PACKS / "random_weights.py"))["random_clip"]
 Node = runpy.run_path(str(PACKS / "node.py"))["Node"]
 
 
@@ -82,13 +80,8 @@ class SmallTextEncoder(Node):
 
 def small_encoder(kind, **options):
     model, tokenizer, sizes = KINDS[kind]
-    clip = comfy.sd.CLIP(
-        SimpleNamespace(params={}, clip=model, tokenizer=tokenizer),
-        embedding_directory=folder_paths.get_folder_paths("embeddings"),
-        parameters=150_000_000, model_options={**sizes, "dtype": torch.bfloat16}, **options,
-    )
-    load_random(clip, torch.Generator().manual_seed(0), most_rows=256)
-    return clip
+    return random_clip(model, tokenizer, {**sizes, "dtype": torch.bfloat16}, 150_000_000,
+                       most_rows=256, **options)
 
 
 def patcher_again(kind, disable_dynamic=False):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -223,7 +224,7 @@ class StubbornDevice:
         self.asked += 1
 
     def collect(self):
-        return {"allocated_bytes": 100}
+        return SimpleNamespace(allocated_bytes=100)
 
     def free_is_pending(self):
         return False

@@ -111,8 +111,7 @@ def test_too_little_disk_is_said_before_anything_is_downloaded(tmp_path, monkeyp
 
 def test_a_tree_that_runs_with_other_packages_than_its_own_is_said(tmp_path, capsys):
     (tmp_path / "requirements.txt").write_text("pytest==0.0.1\ntorch\nno-such-package-anywhere\n")
-    here = environment.Environment(Path(sys.executable), tmp_path, tmp_path)
-    environment.warn_of_other_packages(here, tmp_path)
+    environment.warn_of_other_packages(Path(sys.executable), tmp_path)
     said = capsys.readouterr().out.splitlines()
     assert len(said) == 2
     assert f"runs here with pytest {pytest.__version__} (not 0.0.1)." in said[0]
@@ -178,12 +177,11 @@ def test_each_python_runs_its_tests_and_a_failure_on_either_counts(monkeypatch, 
 
 
 def test_every_check_runs_and_each_that_fails_is_named(monkeypatch, capfd):
-    environment_here = environment.Environment(Path(sys.executable), Path("x"), Path("y"))
     monkeypatch.setattr(run_tests, "javascript", lambda stage: ["the JavaScript tests"])
     monkeypatch.setattr(run_tests, "CHECKS", {
         "good": ("-c", "print('kept back')"), "bad": ("-c", "print('why'); raise SystemExit(3)"),
     })
-    assert run_tests._failing_checks(environment_here) == ["bad", "the JavaScript tests"]
+    assert run_tests._failing_checks(Path(sys.executable)) == ["bad", "the JavaScript tests"]
     said = capfd.readouterr().out
     assert "good: passed" in said and "why\n\nbad: FAILED with exit code 3" in said
     assert "kept back" not in said
