@@ -6,8 +6,7 @@ import pytest
 import torch
 from support.rescue_bench import OOM, PROMPT, Bench
 
-from headroom.base.said import Refused, said
-from headroom.measure import journal
+from headroom.base.said import Refused
 
 
 @pytest.fixture
@@ -131,19 +130,6 @@ def test_another_error_or_none_is_left_alone(bench, error):
     assert bench.host.queued == [] and bench.host.events == []
     with pytest.raises(Refused, match="did not end in an out-of-memory error"):
         bench.rescue.ask("a")
-
-
-@pytest.mark.parametrize(("error", "expected"), [
-    (ValueError(said("{name} weights", name="a")), ["a weights"]), (ValueError("of others"), []),
-    (RuntimeError(said("it")), []),
-])
-def test_a_refusal_of_ours_is_noted_once_though_comfyui_logs_it_twice(bench, error, expected):
-    noted = []
-    journal.listen(noted.append)
-    bench.begin()
-    for _ in range(2):
-        bench.rescue.error_is_handled(error)
-    assert [entry.text for entry in noted] == expected
 
 
 @pytest.mark.parametrize("error", [
