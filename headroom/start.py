@@ -28,7 +28,7 @@ from .measure.strain import Strains
 from .models.foreign import NOTABLE_AFTER_RUN, foreign_models
 from .models.loaded import HeldModels
 from .record.current import current_recorder, use_recorder
-from .record.highest import HeldPeaks
+from .record.highest import KeptPeaks
 from .record.probe import Probe
 from .record.recorder import Recorder
 from .record.run import Run
@@ -105,7 +105,7 @@ def _start() -> None:
     idle = Idle(gate, host_server.event_loop())
     ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue,
                    wanted_bytes(os.environ, settings), _ram_stop(prompt_of, rescue.stops_for_ram))
-    peaks, limit = HeldPeaks(), Limit(os.environ, settings)
+    peaks, limit = KeptPeaks(), Limit(os.environ, settings)
     metrics = Metrics(partial(gauges, host_server.queue_lengths), rescue.facts)
 
     def hold_limit() -> None:

@@ -27,7 +27,7 @@ class CastBF16(io.ComfyNode):
                 model,
                 io.Combo.Input("dtype", options=["bfloat16", "float16", "float32"],
                                default="bfloat16",
-                               tooltip="bfloat16 holds every float32 size with 3 digits; float16 "
+                               tooltip="bfloat16 has every float32 size with 3 digits; float16 "
                                        "has 4 digits but ends at 65504."),
                 io.String.Input("keep_float32", default="",
                                 tooltip="Parts of the names of weights that are not cast, "

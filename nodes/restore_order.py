@@ -12,7 +12,7 @@ class RestoreOrder(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         items, items_out = any_wire(
-            "items", "The list to put back, made from the outputs of a Size Sorter. It may hold "
+            "items", "The list to put back, made from the outputs of a Size Sorter. It may have "
             "several items for each index, for example every picture of a batch.",
             output_tooltip="The same objects in the order they had before the Size Sorter.",
             is_output_list=True,

@@ -15,7 +15,7 @@ from ..measure.snapshot import DeviceMemory, Snapshot, snapshot
 from ..models.foreign import foreign_models
 from ..models.loaded import LoadedModel, loaded_models
 from ..models.ram_held import SeldomHeld
-from ..record.highest import HeldPeaks
+from ..record.highest import KeptPeaks
 from ..record.over_runs import growers, levels_of, traced
 from ..record.recorder import Recorder
 
@@ -28,7 +28,7 @@ class MemoryNow:
 
     recorder: Recorder
     queue_lengths: Callable[[], tuple[int, int]]
-    peaks: HeldPeaks
+    peaks: KeptPeaks
     limit: Limit
     stuck: Callable[[], Said | None]
 

@@ -19,7 +19,7 @@ from ..base.device import in_mib
 from ..base.said import NotKnown, Refused, Said
 from ..measure.snapshot import snapshot
 from ..models.loaded import patchers_named
-from ..record.highest import HeldPeaks
+from ..record.highest import KeptPeaks
 from ..record.newest import NO_RECORD
 from ..record.recorder import Recorder
 from . import requests
@@ -62,7 +62,7 @@ class Routes:
     metrics: Metrics
     advice: Callable[[str, float | None], list[dict[str, Any]]]  # on a prompt; GiB to fit into
     more_of: Callable[[str], dict[str, Any]]  # what else belongs to a record
-    peaks: HeldPeaks
+    peaks: KeptPeaks
     queues: LeftQueues
     limit: Limit
     estimate: Callable[[dict[str, Any]], dict[str, Any]]  # whether a prompt fits

@@ -13,7 +13,7 @@ from ..base.tensors import storage_key
 from ..models.unmanaged import is_restore_hook
 from .dtypes import FLOATS
 from .rules import Wanted
-from .running import OUT_OF_MEMORY
+from .running import OUT_OF_MEMORY, drop_hooks
 from .tensor import cast_tensor
 
 
@@ -46,7 +46,7 @@ def copy_module(
     pairs = zip(module.modules(), copied.modules(), strict=True)
     copies: Copies = {id(old): new for old, new in pairs}
     for part in copied.modules():
-        _drop_restore_hooks(part)
+        drop_hooks(part, is_restore_hook)  # they would move the original back to its device
     return copied, copies
 
 
@@ -62,14 +62,6 @@ def _copy_parameters(
             new = cast_tensor(item.name, old, item.target) if change else old.clone()
             done[key] = new
         memo[id(item.parameter)] = torch.nn.Parameter(done[key], item.parameter.requires_grad)
-
-
-def _drop_restore_hooks(part: torch.nn.Module) -> None:
-    """Remove the hooks that would move the original, not this copy, back to its device."""
-    for key, hook in list(part._forward_pre_hooks.items()):
-        if is_restore_hook(hook):
-            del part._forward_pre_hooks[key]
-            part._forward_pre_hooks_with_kwargs.pop(key, None)
 
 
 def update_named_dtypes(module: torch.nn.Module, dtype: torch.dtype) -> None:

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from itertools import chain
 from typing import Any
@@ -102,7 +102,8 @@ def arm(
         disarm(part)
     foreign = list(_foreign(module))
     whole = [part for top in foreign for part in _kept_whole(top, compute, dtype_of)]
-    in_foreign, in_whole = _ids_inside(foreign, also=foreign), _ids_inside(whole)
+    in_foreign = {id(part) for top in foreign for part in top.modules()}
+    in_whole = {id(part) for top in whole for part in top.modules() if part is not top}
     is_half = compute.itemsize == 2
     for part in [*(layer for _, layer in layers(module)), *whole]:
         dtype, is_foreign = _dtype(part, dtype_of), id(part) in in_foreign
@@ -122,16 +123,19 @@ def arm(
 
 def disarm(part: torch.nn.Module) -> None:
     """Remove from one module what `arm` added."""
-    for hooks in (part._forward_pre_hooks, part._forward_hooks):
-        for key, hook in list(hooks.items()):
-            if isinstance(hook, (_Inputs, _Output)):
-                del hooks[key]
-                part._forward_pre_hooks_with_kwargs.pop(key, None)
+    drop_hooks(part, lambda hook: isinstance(hook, (_Inputs, _Output)))
     for name, value in list(vars(part).items()):
         if isinstance(value, _Autocast):
             del vars(part)[name]
             if value.own is not None:
                 vars(part)[name] = value.own
+
+
+def drop_hooks(part: torch.nn.Module, is_unwanted: Callable[[Any], bool]) -> None:
+    for hooks in (part._forward_pre_hooks, part._forward_hooks):
+        for key in [key for key, hook in hooks.items() if is_unwanted(hook)]:
+            del hooks[key]
+            part._forward_pre_hooks_with_kwargs.pop(key, None)
 
 
 def _run(part: torch.nn.Module, name: str, dtype: torch.dtype, is_on: bool) -> None:
@@ -171,13 +175,6 @@ def _kept_whole(
                 yield part
         else:
             yield from _kept_whole(part, compute, dtype_of)
-
-
-def _ids_inside(
-    modules: Iterable[torch.nn.Module], also: Iterable[torch.nn.Module] = ()
-) -> set[int]:
-    inside = {id(part) for module in modules for part in module.modules() if part is not module}
-    return inside | {id(module) for module in also}
 
 
 def _dtype(layer: torch.nn.Module, dtype_of: DtypeOf) -> torch.dtype | None:

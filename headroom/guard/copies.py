@@ -58,15 +58,10 @@ def guarded_copy(value: Any, methods: dict[str, type[GuardedMethod]], options: G
 def plain_copy(value: Any) -> Any:
     copied = object.__new__(type(value))
     for name, item in vars(value).items():
-        if isinstance(item, GuardedMethod):
-            item = item.own
-        elif isinstance(item, _StateWithoutGuard):
-            item = None
-        else:
+        if not isinstance(item, (GuardedMethod, _StateWithoutGuard)):
             vars(copied)[name] = item
-            continue
-        if item is not None:
-            vars(copied)[name] = item
+        elif (own := getattr(item, "own", None)) is not None:
+            vars(copied)[name] = own
     return copied
 
 

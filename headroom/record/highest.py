@@ -13,7 +13,7 @@ Highest = dict[str, int]  # bytes, by device; RAM under its own name
 RAM = "ram"
 
 
-class HeldPeaks:
+class KeptPeaks:
     """Keeps peaks across runs.
 
     A run that began before a reset counts with all of its peaks: nobody knows their times.

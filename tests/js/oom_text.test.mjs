@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { errorMessage, oomMessage, oomText } from "../../js/lib/happened.js";
+import { actionText, errorMessage, oomMessage, oomText } from "../../js/lib/happened.js";
 import { EN, said, ZH } from "./fixtures.mjs";
 
 const attempt = { attempt: 2, action: "unloaded 1 other model", freed_mib: 64, recovered: true };
@@ -17,6 +17,14 @@ test("where nobody recovers the result is called what it is: not what was asked 
   const entry = { ...attempt, attempt: 0, freed_mib: 0, action: leftOut.template, said: leftOut };
   assert.equal(oomText(entry, "KSampler #3", EN), `KSampler #3: ${leftOut.template}`);
   assert.match(oomText(entry, "KSampler #3", ZH), /^KSampler #3: ComfyUI 略过了/);
+});
+
+test("a node's refusal is told in the user's language, with the phrases in it", () => {
+  const why = said("OOM Guard expects a MODEL, VAE, CLIP, CONTROL_NET or UPSCALE_MODEL on the input `model`, but got {came}: connect one of these there.", {
+    came: said("nothing"),
+  });
+  const text = actionText({ action: "refused", freed_mib: 0, text: "", said: why }, "OOM Guard #4", ZH);
+  assert.match(text, /^OOM Guard #4: “显存不足守护”的输入“模型”需要 MODEL.*得到的是空值/);
 });
 
 test("a message says at once that the call is tried again, and then that it has recovered", () => {

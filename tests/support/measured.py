@@ -24,7 +24,7 @@ from headroom.guard.errors import OomGuardError
 from headroom.guard.recover import recover
 from headroom.host.types import NodeLabel, Outcome
 from headroom.record.chart import report_image
-from headroom.record.highest import HeldPeaks
+from headroom.record.highest import KeptPeaks
 from headroom.record.probe import Probe
 from headroom.record.recorder import Recorder
 from headroom.record.text import record_text
@@ -110,7 +110,7 @@ def answers(device, free_bytes):
     advisor = Advisor(found, lambda prompt_id: {}, mock.Mock())
     metrics = Metrics(lambda: gauges(lambda: (0, 0)), lambda prompt_id: {})
     routes = Routes(found, Gate(lambda: False, lambda: True), lambda: (0, 0), lambda _: {}, metrics,
-                    advisor.advice, advisor.more_of, HeldPeaks(),
+                    advisor.advice, advisor.more_of, KeptPeaks(),
                     KeptQueue(None, Path(), "off"), Limit({}), advisor.estimate)
 
     async def ask():

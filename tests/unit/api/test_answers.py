@@ -15,7 +15,7 @@ from headroom.api import routes as module
 from headroom.api.gate import Gate
 from headroom.api.routes import Routes
 from headroom.base.said import NotKnown, Refused, said
-from headroom.record.highest import HeldPeaks
+from headroom.record.highest import KeptPeaks
 from headroom.rescue.kept_queue import KeptQueue
 
 ERRORS = [
@@ -55,7 +55,7 @@ def asked(*requests, act=None, rescue=lambda prompt_id: {}):
     """The (status, JSON) of each (method, path, body) on a server with our routes."""
     routes = Routes(
         Recorder(), Gate(lambda: False, lambda: True), lambda: (0, 0), rescue, None, no_advice,
-        lambda _: {}, HeldPeaks(), KeptQueue(None, Path(), "off"), Limit({}),
+        lambda _: {}, KeptPeaks(), KeptQueue(None, Path(), "off"), Limit({}),
         lambda prompt: {},
     )
 

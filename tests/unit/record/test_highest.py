@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from support.recorder import Records
 
-from headroom.record.highest import HeldPeaks
+from headroom.record.highest import KeptPeaks
 
 MIB = 2**20
 
@@ -25,7 +25,7 @@ def held(peaks, *runs, **figures):
 
 
 def test_the_highest_of_all_runs_and_of_what_is_in_use_now_is_held():
-    peaks = HeldPeaks()
+    peaks = KeptPeaks()
     peaks.run_is_over(run("a", 300))
     peaks.run_is_over(run("b", 200, rss_mib=50))
     assert held(peaks)["devices"] == {"cuda:0": 300}
@@ -35,14 +35,14 @@ def test_the_highest_of_all_runs_and_of_what_is_in_use_now_is_held():
 
 
 def test_a_run_that_is_not_over_counts_already_and_an_older_one_not_again():
-    peaks = HeldPeaks()
+    peaks = KeptPeaks()
     assert held(peaks, run("now", 500, ended=False))["devices"] == {"cuda:0": 500}
     peaks.reset()
     assert held(peaks, run("before", 900))["devices"] == {"cuda:0": 1}
 
 
 def test_a_reset_begins_anew_and_says_since_when():
-    peaks = HeldPeaks()
+    peaks = KeptPeaks()
     peaks.run_is_over(run("a", 300))
     first = held(peaks)["since"]
     peaks.reset()

@@ -6,8 +6,7 @@ import pytest
 import torch
 from support.rescue_bench import OOM, PROMPT
 
-from headroom.base.said import Refused, said
-from headroom.measure import journal
+from headroom.base.said import Refused
 
 
 def test_only_what_had_failed_or_not_run_is_guarded_and_only_unwritten_outputs_are_asked_for(bench):
@@ -115,17 +114,6 @@ def test_a_rerun_that_fails_is_the_end_and_its_text_names_both(bench):
         bench.rescue.ask(new_id)
 
 
-@pytest.mark.parametrize(("error", "expected"), [
-    (ValueError(said("{name} weights", name="a")), ["a weights"]), (ValueError("of others"), []),
-    (RuntimeError(said("it")), []),
-])
-def test_a_refusal_of_ours_is_noted_once_though_comfyui_logs_it_twice(bench, error, expected):
-    noted = []
-    journal.listen(noted.append)
-    bench.begin()
-    for _ in range(2):
-        bench.rescue.error_is_handled(error)
-    assert [entry.text for entry in noted] == expected
 
 
 @pytest.mark.parametrize("error", [

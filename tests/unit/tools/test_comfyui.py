@@ -23,7 +23,7 @@ def test_a_given_tree_wins_over_the_variable_and_a_folder_without_comfyui_is_ref
     env = {comfyui.VARIABLE: str(two)}
     assert comfyui.locate_comfyui(one, env=env) == one
     assert comfyui.locate_comfyui(env=env) == two
-    with pytest.raises(DevError, match="is not a ComfyUI folder: it holds no main.py"):
+    with pytest.raises(DevError, match="is not a ComfyUI folder: it has no main.py"):
         comfyui.locate_comfyui(tmp_path)
 
 
