@@ -92,3 +92,25 @@ def test_the_cpu_encodes_where_it_can(host):
     assert call.smaller(Plan(on_cpu=True), lacking(96)) is None
     assert call.smaller(Plan(), lacking(96, where="RAM")) is None
     assert encoding(host, offload_weights=False).smaller(Plan(), lacking(96)) is None
+
+
+class Speaking(CLIP):
+    """An encoder that also generates text, as ComfyUI's of language models do from 0.17 on."""
+
+    def generate(self, tokens, max_length=256):
+        return "a red cube"[:max_length]
+
+
+def test_generated_text_is_guarded_too_but_never_on_the_cpu_which_draws_other_words(host):
+    options = GuardOptions()
+    assert not hasattr(clip.guard_clip(host.clip, options), "generate")
+    speaking = Speaking(host.clip.patcher)
+    host.on_cpu = Speaking(None)
+    method = clip.guard_clip(speaking, options).generate
+    assert isinstance(method, clip.GuardedMethod)
+    call = clip._Encoding(method, ("text",), {"max_length": 5})
+    assert call.run(Plan()) == "a red"
+    assert call.words == "text generation with NoneType"
+    assert call.key != clip._Encoding(method, ("text",), {"max_length": 500}).key
+    assert call.lighter(Plan(), lacking(2064)) is not None
+    assert call.smaller(Plan(), lacking(96)) is None
