@@ -17,7 +17,6 @@ from .api.gate import Gate
 from .api.ram_stop import Node, RamStop
 from .base.environment import word_of
 from .base.graph import Prompt
-from .base.living import settle
 from .encode import disk_cache
 from .guard import left_out
 from .host import features
@@ -97,6 +96,7 @@ def _start() -> None:
     from .api.progress_watch import ProgressWatch
     from .api.ram_watch import RamWatch
     from .api.routes import Routes
+    from .host.settled import settle_server
 
     tell_wrong_values()
     gate = Gate(host_server.prompts_waiting, host_server.worker_is_idle)
@@ -175,8 +175,8 @@ def _start() -> None:
     recorder.start()
     left_out.listen()
     host_server.after_each_post(kept.changed)
+    host_server.before_first_request(settle_server)
     host_server.before_first_request(kept.start)
-    host_server.before_first_request(settle)
     host_server.before_first_request(hold_limit)
     use_advisor(advisor)
     use_recorder(recorder)

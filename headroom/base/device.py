@@ -49,7 +49,7 @@ def same_device(one: torch.device, other: torch.device) -> bool:
 def stays(patcher: Any) -> bool:
     """Return whether a model's weights stay on its GPU when ComfyUI unloads it.
 
-    So it does with --gpu-only, and with --highvram for diffusion models.
+    So it does with --gpu-only, and with --highvram for diffusion models and ControlNets.
     """
     home, away = patcher.load_device, patcher.offload_device
     return home.type != "cpu" and same_device(home, away)

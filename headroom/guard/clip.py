@@ -18,7 +18,8 @@ from .replay import RandomState
 
 def guard_clip(clip: Any, options: GuardOptions) -> Any:
     """Return a guarded copy of a CLIP; weights and patcher are shared with the original."""
-    return guarded_copy(clip, _METHODS, options)
+    own = {name: guard for name, guard in _METHODS.items() if hasattr(clip, name)}
+    return guarded_copy(clip, own, options)
 
 
 class _Clone(GuardedMethod):
@@ -29,7 +30,7 @@ class _Clone(GuardedMethod):
 
 
 class _Encode(GuardedMethod):
-    """`encode_from_tokens` and `encode_from_tokens_scheduled`."""
+    """`encode_from_tokens`, `encode_from_tokens_scheduled` and, in newer ComfyUIs, `generate`."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_recovering():
@@ -38,7 +39,7 @@ class _Encode(GuardedMethod):
 
 
 _METHODS = {"clone": _Clone, "encode_from_tokens": _Encode,
-            "encode_from_tokens_scheduled": _Encode}
+            "encode_from_tokens_scheduled": _Encode, "generate": _Encode}
 
 
 class _Encoding(Call[Any]):
@@ -49,12 +50,14 @@ class _Encoding(Call[Any]):
         self._began_bytes = 0  # of its weights on the GPU when the last attempt began
         self.patchers, self.device = [clip.patcher], clip.patcher.load_device
         length = _length(kwargs.get("tokens", next(iter(args), None)))
-        self.key = ("encoding", lessons.identity(clip.patcher), length, method.options)
+        self._generates = method.name == "generate"
+        what = ("generating", kwargs.get("max_length")) if self._generates else "encoding"
+        self.key = (what, lessons.identity(clip.patcher), length, method.options)
 
     @property
     def words(self) -> str:  # type: ignore[override]
-        return said("text encoding with {model}",
-                    model=type(self._clip.cond_stage_model).__name__)
+        return said("text generation with {model}" if self._generates else
+                    "text encoding with {model}", model=type(self._clip.cond_stage_model).__name__)
 
     def run(self, plan: Plan) -> Any:
         clip, guard = None, guard_host()
@@ -92,8 +95,11 @@ class _Encoding(Call[Any]):
         return replace(plan, room_bytes=weights.EVERYTHING), lack.buffers_bytes
 
     def smaller(self, plan: Plan, lack: Lack) -> Plan | None:
-        """Encode on the CPU, from RAM, where a single layer does not fit on the GPU."""
-        is_off = not self._method.options.offload_weights
+        """Encode on the CPU, from RAM, where a single layer does not fit on the GPU.
+
+        Text is not generated there: the CPU draws other random numbers.
+        """
+        is_off = not self._method.options.offload_weights or self._generates
         if is_off or plan.on_cpu or lack.where == "RAM" or self._on_cpu is None:
             return None
         return replace(plan, on_cpu=True)

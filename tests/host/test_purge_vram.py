@@ -6,6 +6,7 @@ from support.probes import answers, file_name, load
 from tools.client import cached_nodes, node_texts
 from tools.graph import Graph, add_purge, add_sampler
 from tools.models import TEST_LORA
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.host
 
@@ -46,6 +47,20 @@ def test_reset_node_cache_makes_the_next_run_start_from_the_loaders(client):
     report = node_texts(client.run(graph.prompt))[purge.id]
     assert "forget every cached output after this prompt" in report
     assert checkpoint.id not in cached_nodes(client.run(graph.prompt))
+
+
+def test_models_that_the_first_emptying_of_the_node_cache_drops_leave_ram(
+    start_server, comfyui, models_dir
+):
+    """Garbage collections skip what was there when the server began, its first cache too."""
+    client = start_server(comfyui, models_dir=models_dir).client()
+    graph = Graph()
+    checkpoint = load(graph)
+    graph.add("SaveLatent", samples=add_sampler(graph, checkpoint[0], checkpoint[1]),
+              filename_prefix="first")
+    client.run(graph.prompt)
+    client.free()
+    wait_until(lambda: client.get_json("/headroom/memory")["ram_held"]["models"] == [])
 
 
 @pytest.mark.parametrize("flags", [(), ("--cache-none",)], ids=["default", "--cache-none"])

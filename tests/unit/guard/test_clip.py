@@ -87,3 +87,25 @@ def test_a_remembered_encoding_on_the_cpu_goes_as_it_comes_where_the_clip_cannot
     monkeypatch.setattr(lessons, "recall", lambda key, device: Plan(on_cpu=True))
     encoder = clip_module.guard_clip(CLIP(), GuardOptions())
     assert torch.equal(encoder.encode_from_tokens(torch.ones(2)), torch.ones(2) * 2)
+
+
+class Speaking(CLIP):
+    """An encoder that also generates text, as ComfyUI's of language models do from 0.17 on."""
+
+    def generate(self, tokens, max_length=256):
+        return "a red cube"[:max_length]
+
+
+def test_generated_text_is_guarded_too_but_never_on_the_cpu_which_draws_other_words(host):
+    options = GuardOptions()
+    assert not hasattr(clip_module.guard_clip(host.clip, options), "generate")
+    speaking, host.on_cpu = Speaking(), Speaking()
+    speaking.patcher = host.clip.patcher
+    method = clip_module.guard_clip(speaking, options).generate
+    assert isinstance(method, clip_module.GuardedMethod)
+    call = clip_module._Encoding(method, ("text",), {"max_length": 5})
+    assert call.run(Plan()) == "a red"
+    assert call.words == "text generation with Network"
+    assert call.key != clip_module._Encoding(method, ("text",), {"max_length": 500}).key
+    assert call.lighter(Plan(), lacking(2064)) is not None
+    assert call.smaller(Plan(), lacking(96)) is None
