@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..base.device import MIB
-from ..base.inputs import expect_choice
+from ..base.inputs import class_of, expect_choice
 from ..base.ram import is_ram_disk, trim_heap
 from ..base.said import joined, said
 from ..host.adapter import current_host, read_from_disk, return_cache
@@ -57,7 +57,7 @@ def offload(value: Any, scope: Scope = "this model", to: Target = "CPU") -> Repo
 def _models_in(value: Any) -> list[FoundModel]:
     models = find_models(value)
     if not models:
-        came = "nothing" if value is None else f"a {type(value).__name__} without a model in it"
+        came = class_of(value, " without a model in it")
         raise ValueError(
             f"Offload Model expects a model on the input `model`, but got {came}: connect a "
             "MODEL, CLIP, VAE, CONTROL_NET or other model there."

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from ..base.device import MIB, clear_workspaces
-from ..base.inputs import expect_choice, expect_flag, expect_whole
+from ..base.inputs import class_of, expect_choice, expect_flag, expect_whole
 from ..base.ram import trim_heap
 from ..base.said import joined, said
 from ..host.adapter import current_host, return_cache
@@ -129,7 +129,7 @@ def _models_to_keep(unload: Unload, keep: Any) -> list[FoundModel]:
         return []
     kept = find_models(keep)
     if not kept:
-        came = "nothing" if keep is None else f"a {type(keep).__name__} without a model in it"
+        came = class_of(keep, " without a model in it")
         raise ValueError(
             "Purge VRAM with unload = 'all but keep' expects a model on the input `keep`, but got "
             f"{came}: connect a MODEL, CLIP, VAE or CONTROL_NET there, or choose 'all models'."

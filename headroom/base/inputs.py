@@ -38,6 +38,12 @@ def shown(value: object) -> str:
     return _short.repr(value)
 
 
+def class_of(value: object, more: str = "") -> str:
+    """Return what came on a wire, for an error text: nothing, or the class and `more` about it."""
+    name = type(value).__name__
+    return "nothing" if value is None else f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}{more}"
+
+
 def expect_choice(node: str, name: str, value: object, options: Any) -> None:
     """Raise ValueError if `value` is none of the words of the Literal `options`.
 

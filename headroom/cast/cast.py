@@ -8,7 +8,7 @@ import torch
 
 from ..base.copies import Copies
 from ..base.device import MIB, mib_text
-from ..base.inputs import expect_choice, expect_text
+from ..base.inputs import class_of, expect_choice, expect_text
 from ..base.said import joined, said
 from ..host.adapter import current_host
 from ..host.features import lost
@@ -61,8 +61,9 @@ def cast(value: Any, dtype: Dtype = "bfloat16", keep_float32: str = "") -> Cast:
     found = carried_models(value)
     if not found and not self_casting_reason(value):
         raise ValueError(
-            f"Cast bf16 expects a model on the input `model`, but got {_came(value)}: connect a "
-            "MODEL, CLIP, VAE, CONTROL_NET, CLIP_VISION, UPSCALE_MODEL or a pipeline there."
+            "Cast bf16 expects a model on the input `model`, but got "
+            f"{class_of(value, ' without a model of its own')}: connect a MODEL, CLIP, VAE, "
+            "CONTROL_NET, CLIP_VISION, UPSCALE_MODEL or a pipeline there."
         )
     models = tuple(_cast_one(item, rules, is_pipeline(value)) for item in found)
     copies = {key: copied for model in models for key, copied in model.copies.items()}
@@ -72,10 +73,6 @@ def cast(value: Any, dtype: Dtype = "bfloat16", keep_float32: str = "") -> Cast:
                     snapshot())
     note_action("cast", report.freed_mib, report.headline)
     return Cast(result, report, models)
-
-
-def _came(value: Any) -> str:
-    return "nothing" if value is None else f"a {type(value).__name__} without a model of its own"
 
 
 def _cast_one(item: Any, rules: CastRules, is_component: bool) -> CastModel:

@@ -9,7 +9,7 @@ import torch
 
 from ..actions.to_cpu import OnCpu, to_cpu
 from ..base.device import MIB, clear_workspaces
-from ..base.inputs import attribute, expect_choice, expect_flag, expect_list, expect_text
+from ..base.inputs import attribute, class_of, expect_choice, expect_flag, expect_list, expect_text
 from ..base.said import said
 from ..base.tensors import storage_bytes, tensors_within
 from ..host.adapter import current_host, return_cache
@@ -98,10 +98,10 @@ def _conditionings(
         done.update(lookup.found)
     fresh = [prompt for prompt in dict.fromkeys(prompts) if prompt not in done]
     if fresh and not _is_encoder(clip):
-        came = "nothing" if clip is None else f"a {type(clip).__name__}"
         raise ValueError(
-            f"Encode to CPU expects a text encoder on the input `clip`, but got {came}: connect "
-            "the CLIP output of a loader; a checkpoint without a text encoder has none."
+            "Encode to CPU expects a text encoder on the input `clip`, but got "
+            f"{class_of(clip)}: connect the CLIP output of a loader; a checkpoint without a text "
+            "encoder has none."
         )
     advance = _progress(len(fresh))
     for prompt in fresh:

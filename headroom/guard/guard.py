@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..base.guards import is_inserted
-from ..base.inputs import expect_choice, expect_flag, expect_whole
+from ..base.inputs import class_of, expect_choice, expect_flag, expect_whole
 from ..base.said import said
 from ..host.adapter import guard_host
 from ..host.features import lost
@@ -41,10 +41,9 @@ def guard(value: Any, options: GuardOptions) -> Any:
     if is_ours and (kind is None or (kind == "VAE" and not _has_weights(value))):
         return value
     if host is None or kind is None:
-        came = "nothing" if value is None else f"a {type(value).__name__}"
         raise ValueError(
             "OOM Guard expects a MODEL, VAE, CLIP, CONTROL_NET or UPSCALE_MODEL on the input "
-            f"`model`, but got {came}: connect one of these there."
+            f"`model`, but got {class_of(value)}: connect one of these there."
         )
     if kind == "MODEL":
         return guard_model(value, options, host)
