@@ -1,11 +1,11 @@
-"""CONTRIBUTING's table leads from each promise to a test that is there."""
+"""CONTRIBUTING's tables lead from each promise, and from each change, to files that are there."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ROWS = re.findall(r"`((?:unit|host|browser|gpu|worlds)/[\w/]*test_\w+\.py)(?:::(test_\w+))?`",
-                  (ROOT / "CONTRIBUTING.md").read_text("utf-8"))
+TEXT = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+ROWS = re.findall(r"`((?:unit|host|browser|gpu|worlds)/[\w/]*test_\w+\.py)(?:::(test_\w+))?`", TEXT)
 
 
 def test_every_test_that_holds_a_promise_is_there():
@@ -14,3 +14,11 @@ def test_every_test_that_holds_a_promise_is_there():
     gone = [(file, words) for file, words in wanted
             if words not in (ROOT / "tests" / file).read_text("utf-8")]
     assert gone == []
+
+
+def test_every_file_to_open_for_a_change_is_there():
+    named = set(re.findall(r"`([\w./-]+\.(?:py|js|json|css|toml))`", TEXT))
+    there = [f"/{path.relative_to(ROOT).as_posix()}" for folder in ROOT.iterdir()
+             if folder.name[0] != "." for path in (folder, *folder.rglob("*"))]
+    assert len(named) > 100
+    assert [name for name in named if not any(path.endswith(f"/{name}") for path in there)] == []
