@@ -149,7 +149,8 @@ def batch(
 
 
 def summary(counts: Counts, seconds: float, results: Path) -> str:
-    parts = [f"{counts.finished} prompts finished in {seconds:,.0f} s"]
+    prompts = "prompt" if counts.finished == 1 else "prompts"
+    parts = [f"{counts.finished} {prompts} finished in {seconds:,.0f} s"]
     further = {
         "were finished before": counts.finished_before, "rescued by their server": counts.rescued,
         "moved to a larger GPU": counts.moved, "servers lost": counts.lost,

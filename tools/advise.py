@@ -83,7 +83,7 @@ def _write(args: argparse.Namespace, edits: list[Json], changed: Json) -> None:
         args.out.write_text(json.dumps(changed, indent=2, ensure_ascii=False), encoding="utf-8")
     except OSError as error:
         raise DevError(f"{args.out} cannot be written: {error.strerror}.") from error
-    print(f"Written: {args.out}, with {len(edits)} changes.")
+    print(f"Written: {args.out}, with {len(edits)} change{'s' * (len(edits) != 1)}.")
 
 
 def _verdict(into_gib: float | None, run: Json, found: list[Json]) -> int:

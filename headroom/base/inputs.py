@@ -81,8 +81,10 @@ def came(value: object, has_model: bool = True) -> Said:
     """Return in words what came on an input; without `has_model`, that there is no model in it."""
     if value is None:
         return said("nothing")
-    return said("a {kind}" if has_model else "a {kind} without a model in it",
-                kind=type(value).__name__)
+    name = type(value).__name__
+    if name[0] in "aeioAEIO":
+        return said("an {kind}" if has_model else "an {kind} without a model in it", kind=name)
+    return said("a {kind}" if has_model else "a {kind} without a model in it", kind=name)
 
 
 def attribute(value: Any, name: str) -> Any:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..base.device import in_mib
+from ..base.device import MIB, in_mib
 from ..base.error_table import Row, Where, first_line, row_of
 from ..base.graph import Graph
 from ..base.prompt_node import title_given
@@ -29,7 +29,7 @@ class SeenError(NamedTuple):
     def of(
         cls, error: BaseException, node_id: str | None, models: list[LoadedModel]
     ) -> "SeenError":
-        held = sorted((model for model in models if model.loaded_bytes > 0),
+        held = sorted((model for model in models if model.loaded_bytes >= MIB),
                       key=lambda model: -model.loaded_bytes)
         kind = type(error).__name__
         return cls(node_id, where_of(error) or "device", kind, str(error), tuple(held))

@@ -46,11 +46,10 @@ export function createPanel({ http, words, interval, pickNode, prompt, notify, p
 
   /** The open workflow; Refused with what the page or a pack in it says where that cannot be queued. */
   async function openPrompt() {
-    try {
-      return await prompt();
-    } catch (error) {
-      throw new Refused(0, messageOf(error), messageOf(error));
-    }
+    const refused = (text) => new Refused(0, text, text);
+    const open = await prompt().catch((error) => { throw refused(messageOf(error)); });
+    if (!Object.keys(open).length) throw refused(t("There is no node on the canvas that can run."));
+    return open;
   }
 
   /** The same where a run was asked for. */

@@ -54,6 +54,14 @@ def test_before_a_run_the_panel_says_whether_the_open_workflow_fits_and_after_it
     told.get_by_text("A run of the same nodes, files and sizes took ").wait_for()
 
 
+def test_of_an_empty_canvas_nothing_is_asked_and_the_user_is_told_so(gpu, open_page):
+    comfy = open_page(gpu)
+    panel = comfy.open_panel()
+    comfy.page.evaluate("() => app.graph.clear()")
+    panel.get_by_role("button", name="Will it fit this card?").click()
+    comfy.told("no node on the canvas that can run")
+
+
 def test_one_button_saves_a_bug_report_with_the_page_s_part_and_without_the_prompt(gpu, open_page):
     prompt = sampling(seed=35)
     prompt["2"]["inputs"]["text"] = "my grandmother"

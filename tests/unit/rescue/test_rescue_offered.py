@@ -2,12 +2,21 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from support.rescue_bench import OOM, PROMPT, Bench
 
+from headroom.base.device import MIB
 from headroom.base.said import NotKnown, Refused
 from headroom.measure.journal import OomAttempt
+from headroom.rescue.failed_prompt import SeenError
+
+
+def test_models_of_which_nearly_nothing_was_loaded_held_no_memory():
+    """Dynamic VRAM leaves some KiB of a model on the GPU, which a sentence would tell as 0 MiB."""
+    crumb, model = (SimpleNamespace(loaded_bytes=size) for size in (16 << 10, 600 * MIB))
+    assert SeenError.of(MemoryError(), "4", [crumb, model]).held == (model,)
 
 
 def test_offering_queues_nothing_until_it_is_asked_for(bench):

@@ -1,0 +1,14 @@
+"""What an error says of a value that came on a wire."""
+
+import pytest
+
+from headroom.base.inputs import class_of
+
+
+@pytest.mark.parametrize("value, told", [
+    (None, "nothing"), (3, "an int"), ({}, "a dict"), (ValueError(), "a ValueError"),
+    (OSError(), "an OSError"),
+])
+def test_an_error_names_the_class_that_came_in_right_english(value, told):
+    assert class_of(value) == told
+    assert class_of(value, " in a box") == (told if value is None else f"{told} in a box")
