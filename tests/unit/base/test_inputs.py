@@ -2,7 +2,7 @@
 
 import pytest
 
-from headroom.base.inputs import class_of
+from headroom.base.inputs import came
 
 
 @pytest.mark.parametrize("value, told", [
@@ -10,5 +10,6 @@ from headroom.base.inputs import class_of
     (OSError(), "an OSError"),
 ])
 def test_an_error_names_the_class_that_came_in_right_english(value, told):
-    assert class_of(value) == told
-    assert class_of(value, " in a box") == (told if value is None else f"{told} in a box")
+    assert came(value) == told
+    no_model = "nothing" if value is None else f"{told} without a model in it"
+    assert came(value, has_model=False) == no_model
