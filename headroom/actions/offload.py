@@ -15,7 +15,7 @@ from ..measure.journal import note_action
 from ..measure.report import Report, nothing_done
 from ..measure.snapshot import freed_rss_mib, snapshot
 from ..models.find import FoundModel, find_models
-from ..models.unload import Unloaded, others, unload_models
+from ..models.unload import others, unload_models
 from .mapping import Mapped, check_mappable, map_modules, refused
 
 Scope = Literal["this model", "every other model"]
@@ -46,7 +46,8 @@ def offload(value: Any, scope: Scope = "this model", to: Target = "CPU") -> Repo
         steps += [*(_to_disk(target, folder) for target in targets), trim_heap()]
     after = snapshot()
     from_disk = read_from_disk([model.handle for model in targets])
-    headline = _headline(done, to, scope, from_disk)
+    headline = _headline(sum(item.moved_bytes for item in done), to, scope, from_disk,
+                         any(item.stays for item in done))
     if folder is not None:
         headline = joined("; ", [headline, _ram_text(freed_rss_mib(before, after))])
     report = Report(headline, tuple(steps), before, after)
@@ -125,9 +126,10 @@ def _ram_text(freed_mib: float) -> str:
         "RAM of this process rose by {amount_mib}", amount_mib=abs(freed_mib))
 
 
-def _headline(done: list[Unloaded], to: Target, scope: Scope, from_disk: bool) -> str:
-    moved_bytes = sum(item.moved_bytes for item in done)
-    if moved_bytes == 0 and any(item.stays for item in done):
+def _headline(
+    moved_bytes: int, to: Target, scope: Scope, from_disk: bool, stays: bool = False
+) -> str:
+    if moved_bytes == 0 and stays:
         return said("0.0 MiB of weights left the GPU: ComfyUI keeps them there (--highvram or "
                     "--gpu-only)")
     if moved_bytes == 0:
