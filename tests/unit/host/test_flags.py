@@ -8,7 +8,6 @@ from support.hosts import Patcher
 
 from headroom.actions import offload
 from headroom.host.types import Previews
-from headroom.models.unload import Unloaded
 
 
 @pytest.fixture
@@ -66,7 +65,6 @@ def test_a_model_is_read_from_disk_where_comfyui_says_so(host, args, patcher, ex
 
 
 def test_the_report_says_whether_weights_went_to_ram_or_disk():
-    done = [Unloaded(1 << 20, "")]
-    assert "for RAM" in offload._headline(done, "CPU", "this model", False)
-    assert "back from disk" in offload._headline(done, "CPU", "this model", True)
-    assert "for disk" in offload._headline(done, "disk", "this model", True)
+    assert "for RAM" in offload._headline(1 << 20, "CPU", "this model", False)
+    assert "back from disk" in offload._headline(1 << 20, "CPU", "this model", True)
+    assert "for disk" in offload._headline(1 << 20, "disk", "this model", True)
