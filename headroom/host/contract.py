@@ -145,8 +145,9 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
     },
     "server": {
         "execution.PromptQueue": (
-            "set_flag(_, _)", "get_tasks_remaining()", "get_current_queue_volatile()",
-            "get_history(prompt_id=_)", "?get_history(map_function=_)",
+            "set_flag(_, _)", "get_flags(reset=_)", "get_tasks_remaining()",
+            "get_current_queue_volatile()", "get_history(prompt_id=_)",
+            "?get_history(map_function=_)",
         ),
         "server.PromptServer": (
             "app", "loop", "client_id", "routes", "add_on_prompt_handler(_)",
@@ -187,7 +188,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "execution.IsChangedCache": ("get(_)",),
         "comfy_execution.caching.BasicCache": ("cache", "key_class", "?cache_key_set"),
         "comfy_execution.caching.CacheKeySet": ("add_keys(_)", "get_data_key(_)"),
-        "execution.PromptQueue": ("mutex", "put(_)", "get_flags(reset=_)"),
+        "execution.PromptQueue": ("mutex", "put(_)"),
     },
     "outputs": {
         "?comfy_execution.cache_provider": (

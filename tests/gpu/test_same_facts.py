@@ -11,7 +11,7 @@ import re
 import pytest
 from support.encodings import encode
 from support.facts import figure
-from support.gpus import CPU, MIB, REAL, SIMULATED, RealServer, pages_mib, spare_bytes, taken_bytes
+from support.gpus import CPU, MIB, REAL, SIMULATED, pages_mib, spare_bytes, taken_bytes
 from support.probes import load
 from support.worlds import loaded_models
 
@@ -210,7 +210,7 @@ def test_cast_bf16_halves_the_loaded_bytes_within_one_percent_and_says_what_it_s
 def test_a_guarded_model_completes_where_the_plain_one_runs_out(computing):
     """The weights fit and 0.4 of what the whole batch needs beside them: only splitting helps."""
     device = computing("--highvram")
-    size = 128 if isinstance(device, RealServer) else 64
+    size = 128 if device.server.gpu else 64
 
     def sampled(seed, guard=False):
         """One step of a batch, alone on the device; the id of the prompt."""

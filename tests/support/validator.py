@@ -1,7 +1,6 @@
 """ComfyUI's validation of prompts, without a server: see validator_main.py."""
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
@@ -20,16 +19,16 @@ class Validator:
 
     def __init__(self, comfyui, base, models=(), inputs=()):
         server = ComfyServer(comfyui, base)
-        recipe = server.recipe("0")
+        server.prepare_base()
         for name in inputs:
             _touch(base / "input" / name)
         for name in models:
             _touch(base / "models" / EVERY_FOLDER / name)
-        words = [word for word in recipe.command[1:] if word != "--disable-api-nodes"]
-        env = {**os.environ, **recipe.env, "PYTHONPATH": ""}
+        python, *words = server.command("0")
+        words.remove("--disable-api-nodes")
         self._log = (base / "validator.log").open("wb")
         self._process = subprocess.Popen(
-            [recipe.command[0], str(PROGRAM), *words], cwd=recipe.folder, env=env,
+            [python, str(PROGRAM), *words], cwd=base, env=server.environment(),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, encoding="utf-8")
         self.object_info = self._answer()
 
