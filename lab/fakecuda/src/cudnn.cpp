@@ -23,6 +23,7 @@ struct Descriptor {
     uint64_t item_bytes = 0;
     uint64_t copied_bytes = 0;  // layout copies of this and all below it
     bool copies = true;         // false for the engine that does without
+    bool falls_back = false;    // a search for what works where the best does not
 };
 
 // The tiles of Winograd's F(2x2, 3x3): 16 float32 numbers for every 4, whatever the tensor's type.
@@ -67,6 +68,9 @@ void set(Descriptor &own, cudnnBackendAttributeName_t name, int64_t count, const
         case CUDNN_ATTR_OPERATIONGRAPH_OPS:
             for (int64_t i = 0; i < count; ++i) own.copied_bytes += others[i]->copied_bytes;
             break;
+        case CUDNN_ATTR_ENGINEHEUR_MODE:
+            own.falls_back = *(cudnnBackendHeurMode_t *)values == CUDNN_HEUR_MODE_FALLBACK;
+            break;
         case CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH:
         case CUDNN_ATTR_ENGINE_OPERATION_GRAPH:
         case CUDNN_ATTR_ENGINECFG_ENGINE:
@@ -88,9 +92,10 @@ void *something() {
 }
 
 // How many of an attribute there are: one engine, its configurations, and no notes or knobs.
+// PyTorch 2.15 asks for one configuration, older ones first how many there are.
 int64_t count_of(cudnnBackendAttributeName_t name, int64_t asked) {
     switch (name) {
-        case CUDNN_ATTR_ENGINEHEUR_RESULTS: return layout_copies() > 0 ? 2 : 1;
+        case CUDNN_ATTR_ENGINEHEUR_RESULTS: return layout_copies() > 0 && asked != 1 ? 2 : 1;
         case CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT:
         case CUDNN_ATTR_ENGINECFG_ENGINE:
         case CUDNN_ATTR_ENGINE_GLOBAL_INDEX:
@@ -158,7 +163,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t own, cudnnBacken
     for (int64_t i = 0; name == CUDNN_ATTR_ENGINEHEUR_RESULTS && i < there && i < asked; ++i) {
         Descriptor *configuration = ((Descriptor **)values)[i];
         configuration->copied_bytes = ((Descriptor *)own)->copied_bytes;
-        configuration->copies = i == 0;
+        configuration->copies = i == 0 && !((Descriptor *)own)->falls_back;
     }
     return CUDNN_STATUS_SUCCESS;
 }
