@@ -6,6 +6,8 @@ ComfyUI removes a dead model from its list in the thread that dropped the last r
 """
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -26,6 +28,14 @@ class Borrowed:
         """Called by the thread of a prompt, when nothing in it runs any more."""
         self._prompts_thread = None
         self.drop_all()
+
+    @contextmanager
+    def looked_at(self, things: list[Any]) -> Iterator[list[Any]]:
+        """Have this thread look at these models; it has references in this list only."""
+        try:
+            yield things
+        finally:
+            self.done_with(things)
 
     def done_with(self, things: list[Any]) -> None:
         """Empty the list; if a prompt runs in another thread, that thread frees what was in it.

@@ -77,11 +77,10 @@ def dynamic_bytes(device: torch.device) -> int | None:
     if not has_dynamic_vram():
         return None
     patchers = (entry.model for entry in loaded_entries() if entry.device == device)
-    living = [patcher for patcher in patchers if patcher is not None]
-    total = sum(int(patcher.loaded_size() - getattr(patcher.model, "model_loaded_weight_memory", 0))
-                for patcher in living if is_dynamic(patcher))
-    borrowed.done_with(living)
-    return total
+    with borrowed.looked_at([patcher for patcher in patchers if patcher is not None]) as living:
+        return sum(
+            int(patcher.loaded_size() - getattr(patcher.model, "model_loaded_weight_memory", 0))
+            for patcher in living if is_dynamic(patcher))
 
 
 def empty_cache() -> None:

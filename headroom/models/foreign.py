@@ -76,11 +76,9 @@ def foreign_models(now: Snapshot | None = None, least_bytes: int = NOTABLE) -> l
     host = current_host()
     if host is None or lost("files") or _beside_models(host, now or snapshot()) < least_bytes:
         return []
-    patchers = host.living_patchers()  # the search meets them, and a prompt may begin meanwhile
-    try:
+    # The search meets them, and a prompt may begin meanwhile.
+    with borrowed.looked_at(host.living_patchers()) as patchers:
         return _foreign(host, patchers)
-    finally:
-        borrowed.done_with(patchers)
 
 
 def _foreign(host: Any, patchers: list[Any]) -> list[Foreign]:
@@ -118,9 +116,8 @@ def kept_models(now: Snapshot) -> list[Said]:
     if host is None or _beside_models(host, now) < NOTABLE:
         return []
     seen: set[tuple[str, int]] = set()
-    patchers = host.living_patchers()
-    sizes = [(_bytes_of(module, seen), type(module).__name__) for module in _kept(patchers)]
-    borrowed.done_with(patchers)
+    with borrowed.looked_at(host.living_patchers()) as patchers:
+        sizes = [(_bytes_of(module, seen), type(module).__name__) for module in _kept(patchers)]
     if not (total := sum(size for size, _ in sizes)):
         return []
     names = dict.fromkeys(name for size, name in sizes if size)

@@ -80,11 +80,8 @@ def loaded_models() -> list[LoadedModel]:
     host = current_host()
     if host is None:
         return []
-    patchers: list[Any] = []
-    try:
+    with borrowed.looked_at([]) as patchers:
         return _described(host, patchers)
-    finally:
-        borrowed.done_with(patchers)
 
 
 def _described(host: Any, patchers: list[Any]) -> list[LoadedModel]:

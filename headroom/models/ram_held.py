@@ -42,11 +42,9 @@ def ram_held(now: Snapshot) -> Part:
     C, and once over what packs hold, in Python: not for the event loop."""
     host = current_host()
     # A prompt may begin meanwhile, which drops models that the search meets.
-    patchers = [] if host is None or lost("nodes") else host.living_patchers()
-    try:
+    living = [] if host is None or lost("nodes") else host.living_patchers()
+    with borrowed.looked_at(living) as patchers:
         return _parts(now, host, patchers)
-    finally:
-        borrowed.done_with(patchers)
 
 
 def _parts(now: Snapshot, host: Any, patchers: list[Any]) -> Part:

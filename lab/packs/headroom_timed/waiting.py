@@ -83,10 +83,7 @@ class TimedLazy(Timed):
 
 
 class TimedLazyAsync(TimedLazy):
-    async def run(self, seconds, salt, value=None):
-        began = time.time()
-        await asyncio.sleep(seconds)
-        return self.told(began, value)
+    run = TimedAsync.run
 
 
 class TimedList(Timed):

@@ -30,6 +30,13 @@ def known(**needs):
     return found
 
 
+def short(room_mib):
+    """Needs in which "b" ran out of memory with so much room."""
+    found = Needs()
+    found.learn(asked("b").kind, "out of memory", None, room_mib)
+    return found
+
+
 def queue(needs, *kinds):
     made = Queue(needs)
     for number, kind in enumerate(kinds):
@@ -107,9 +114,7 @@ def test_the_large_server_takes_first_what_only_it_can_run():
 
 
 def test_a_small_server_never_takes_what_was_short_on_as_much():
-    needs = Needs()
-    needs.learn(asked("b").kind, "out of memory", None, 1000)
-    made = queue(needs, "b")
+    made = queue(short(1000), "b")
     assert taken(made, SMALL) is None
     assert taken(made, MIDDLE) == "b"
 
@@ -125,17 +130,13 @@ def test_a_server_whose_room_is_taken_by_others_is_not_given_what_does_not_fit()
 
 
 def test_a_prompt_that_fits_nowhere_is_tried_on_the_largest_server():
-    needs = Needs()
-    needs.learn(asked("b").kind, "out of memory", None, 9000)
-    made = queue(needs, "b")
+    made = queue(short(9000), "b")
     assert taken(made, MIDDLE) is None
     assert taken(made, LARGE) == "b"
 
 
 def test_no_server_counts_as_the_largest_while_a_larger_one_may_come():
-    needs = Needs()
-    needs.learn(asked("b").kind, "out of memory", None, 9000)
-    assert queue(needs, "b").take(LARGE, Sizes(ALL, may_come=True)) is None
+    assert queue(short(9000), "b").take(LARGE, Sizes(ALL, may_come=True)) is None
 
 
 def test_a_server_goes_on_with_the_models_that_it_has():
