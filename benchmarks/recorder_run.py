@@ -44,7 +44,11 @@ class Nothing(ProgressHandler):
 
 
 class Blocks:
-    """Puts a handler into the running prompt's registry for some nodes, and out for as many."""
+    """Puts a handler into the running prompt's registry for some nodes, and out for as many.
+
+    At the last node it puts the recorder in: ComfyUI tells the handlers of the last registry that a
+    prompt begins, and a run that is not announced is not recorded.
+    """
 
     def __init__(self) -> None:
         self.handler: ProgressHandler | None = None
@@ -68,6 +72,8 @@ class Blocks:
                 handlers.pop("headroom", None)
             self._recorded = not self._recorded
         self._count += 1
+        if self.handler is not None and self._count == NODES:
+            get_progress_state().handlers["headroom"] = watcher
 
     def seconds(self) -> tuple[bool, list[float]]:
         """Whether the first block had the handler, and the seconds of each."""
@@ -110,8 +116,8 @@ class Runs:
         )
         self._count = 0
 
-    def once(self) -> None:
-        """Run a graph."""
+    def once(self) -> str:
+        """Run a graph, and return the id of its prompt."""
         self._count += 1
         prompt_id = f"run-{self._count}"
         prompt, ends = _graph(self._count)
@@ -124,6 +130,7 @@ class Runs:
         )
         queue.task_done(item_id, self._executor.history_result, status)
         time.sleep(0.16)  # the recorder's thread finishes with the run
+        return prompt_id
 
 
 def _graph(salt: int) -> tuple[dict[str, Any], list[str]]:
@@ -152,8 +159,10 @@ def _blocks() -> dict[str, list[tuple[bool, list[float]]]]:
     for turn in range(TURNS * 4):
         for name, handler in handlers.items():
             blocks.begin(handler, recorded=turn % 2 == 0)
-            runs.once()
+            prompt_id = runs.once()
             found[name].append(blocks.seconds())
+            if newest_ids()[0] != prompt_id:
+                raise RuntimeError("A run was not recorded, so its blocks show nothing.")
     blocks.begin(None)
     return found
 
@@ -165,6 +174,7 @@ _load_pack()
 for _ in range(6):
     runs.once()
 watcher = get_progress_state().handlers["headroom"]
+newest_ids = sys.modules["headroom_pack.headroom.record.current"].current_recorder().newest_ids
 answer: dict[str, Any] = {"blocks": _blocks()}
 time.sleep(1)
 answer.update(idle_without=idle_without, idle_with=_idle())

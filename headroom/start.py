@@ -32,7 +32,6 @@ from .record.probe import Probe
 from .record.recorder import Recorder
 from .record.run import Run
 from .record.run_json import error_json
-from .record.ticker import Steady
 from .rescue import finished
 from .rescue.kept_queue import KeptQueue
 from .rescue.no_host import NoHost
@@ -149,7 +148,7 @@ def _start() -> None:
         Probe(held=HeldModels(), strain=_strains().now), host_server.outcome_of,
         announce=lambda data: host_server.send_event("headroom.oom", data),
         before_prompt=before_prompt, prompt_is_over=prompt_is_over, run_is_over=run_is_over,
-        before_node=partial(Steady("no room in RAM is made before a node").call, ram.before_node),
+        before_node=ram.before_node,
     )
     watch = ProgressWatch(recorder.without_progress)
     advisor = Advisor(recorder, prompt_of, host_registry(), rescue.facts, workflow_id_of)

@@ -66,6 +66,7 @@ class RamWatch:
         self._prompt: Mapping[str, Any] = {}  # the one that runs
         self._loading: frozenset[str] = frozenset()  # its nodes that load weights
         self._room = self._began_with = 0  # what was left at the last reading; before that node
+        self._at_loads = Steady("no room in RAM is made before a node")
         self._looked_at, self._pause = float("-inf"), NEAR_SECONDS
         self._ample = max(AMPLE_BYTES, LOW * ram_total_bytes(), AMPLE * self.wanted)
 
@@ -90,17 +91,22 @@ class RamWatch:
 
     def before_node(self, prompt_id: str, node_id: str) -> None:
         """Make room between two nodes, in the thread that runs them: if a reading found too little,
-        and for weights that the next node loads, because a load cannot be interrupted.
+        and for weights that the next node loads, because a load cannot be interrupted. An error in
+        it does not end the prompt.
         """
-        if self._at[1] in self._loading:  # that load has ended: its fall is not this node's
+        left, self._at = self._at[1], (prompt_id, node_id)
+        if self._is_due or left in self._loading or node_id in self._loading:
+            self._at_loads.call(self._before_load, left, node_id)
+        self._began_with = self._room
+
+    def _before_load(self, left: str | None, node_id: str) -> None:
+        if left in self._loading:  # that load has ended: its fall is not this node's
             self._fall, self._room = RamFall(), ram_room_bytes()
-        self._at = (prompt_id, node_id)
         load = load_bytes(self._prompt, node_id) if node_id in self._loading else 0
         if self._is_due or (load and ram_room_bytes() < self.wanted + load):
             self._is_due = False
             self._spare(load)
             self._room = ram_room_bytes()
-        self._began_with = self._room
 
     def prompt_is_over(self) -> None:
         """A prompt has ended; read less often if none follows."""
