@@ -2,7 +2,7 @@
 
 A step that fails is repeated alone: completed steps are kept. A failure between the steps, in the
 sampler's own arithmetic, starts the sampling again with the same noise. So does each failure where
-code of another pack takes part in the steps, because that code may keep data of the failed step.
+something may keep data of the failed step: code of another pack, or ComfyUI with several GPUs.
 """
 
 import math
@@ -61,8 +61,8 @@ class _Guard:
         call = Sampling(
             self._guard, self._options, run, guider.model_patcher, noise.shape,
             lambda: executor(noise, *args, **kwargs), reset)
-        # Nobody can undo what another pack kept of a failed step: the whole sampling starts again.
-        are_steps_ours = not self._guard.has_foreign_parts(guider, KEY)
+        # Nobody can undo what others kept of a failed step: the whole sampling starts again.
+        are_steps_ours = not self._guard.keeps_failed_steps(guider, KEY)
         try:
             return recover(call, self._options, is_outer=are_steps_ours)
         finally:

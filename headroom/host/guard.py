@@ -24,7 +24,7 @@ from .sampling import (
     additional_models,
     end_sampling,
     estimated_bytes,
-    has_foreign_parts,
+    keeps_failed_steps,
     picture_size,
     reset_conditioning,
     start_sampling,
@@ -42,7 +42,7 @@ from .streaming import (
 # The other functions that guard/ uses: about sampling and streaming weights.
 __all__ = [
     "additional_models", "buffers_bytes", "buffers_needed_bytes", "end_sampling", "estimated_bytes",
-    "forget_half_casts", "has_foreign_parts", "has_half_pages", "make_buffers", "picture_size",
+    "forget_half_casts", "keeps_failed_steps", "has_half_pages", "make_buffers", "picture_size",
     "recording_paused", "reset_conditioning", "settle_streaming", "start_sampling",
 ]
 

@@ -1,6 +1,6 @@
 """ComfyUI's sampling as OOM Guard needs it: what it loads, what it needs, how it starts again.
 
-And which code of other packs takes part in it.
+And whether a failed step can be repeated alone.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -92,17 +92,21 @@ def reset_conditioning(model: Any, conds: Sequence[Any]) -> None:
         comfy.samplers.pre_run_control(model, cond or [])
 
 
-def has_foreign_parts(guider: Any, key: str) -> bool:
-    """Return whether code of another pack takes part in each step; `key`: of our own wrappers.
+def keeps_failed_steps(guider: Any, key: str) -> bool:
+    """Return whether something may keep data of a failed step; `key`: of our own wrappers.
 
-    Such code may keep data from one step to the next. A step cache (WaveSpeed's, TeaCache,
-    ComfyUI's EasyCache) stores what a call computed in an object of its own. We cannot undo that: a
-    step that is repeated after a failure would use data of the failed step. ComfyUI's own patches
-    overwrite their data in every call.
+    We cannot undo that: a step that is repeated alone would use these data.
+    - Code of another pack may keep data from one step to the next. A step cache (WaveSpeed's,
+      TeaCache, ComfyUI's EasyCache) stores what a call computed in an object of its own. ComfyUI's
+      own patches overwrite their data in every call.
+    - If ComfyUI divides a step between several GPUs (MultiGPU CFG Split) and one fails, the results
+      of the others stay in its queues, and the next step would get them.
 
     Called once in a sampling, after its wrappers and hooks are set. A walk over all modules.
     """
     patcher, options = guider.model_patcher, guider.model_options
+    if getattr(patcher, "additional_models", {}).get("multigpu"):
+        return True
     own = options.get("transformer_options", {})
     parts: Iterable[Any] = (
         *_flat(options.get(name) for name in _FUNCTIONS),

@@ -169,6 +169,19 @@ def test_a_failed_step_beside_a_step_cache_of_another_pack_gives_the_same_bits(g
     assert_same_bits(answer, least=3)
 
 
+def test_a_failed_step_that_comfyui_divides_between_two_devices_gives_the_same_bits(
+    sim, gpu_args, newest_comfyui
+):
+    """The result of the other device stays in ComfyUI's queue, and the next step would get it."""
+    gpu = sim(2048, *gpu_args, "--disable-dynamic-vram", packs=(PACK,), comfyui=newest_comfyui)
+
+    def divided(graph, loader, wires):
+        return {"model": graph.add("OomSplitOverCpu", model=wires["model"])}
+
+    answer = sweep_sampling(gpu, divided, steps=3, first=100, stride=150, sampler="euler")
+    assert_same_bits(answer, least=3)
+
+
 @pytest.mark.parametrize("batch", [1, 2])
 def test_a_video_model_recovers_and_splits(gpu, batch):
     def wan(graph, loader, wires):

@@ -124,7 +124,7 @@ class GuardHost:
         return False
 
     has_half_pages = is_interrupt = is_host_oom = foreign_wrappers = is_injected = _no
-    has_foreign_parts = says_left_out = _no
+    keeps_failed_steps = says_left_out = _no
 
     def _nothing(self, *_):
         return None

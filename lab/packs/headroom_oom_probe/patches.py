@@ -1,4 +1,4 @@
-"""For the sweeps: a patch with a model of its own, an interrupt."""
+"""For the sweeps: a patch with a model of its own, a second device, an interrupt."""
 
 import json
 
@@ -46,6 +46,21 @@ class _Nested:
 
     def models(self):
         return [self.patcher]
+
+
+class OomSplitOverCpu(ModelNode):
+    """ComfyUI's MultiGPU CFG Split, with the CPU in the place of a second GPU."""
+
+    def run(self, model):
+        import comfy.multigpu  # only newer ComfyUIs have it
+
+        other = model.deepclone_multigpu(new_load_device=torch.device("cpu"))
+        other.is_multigpu_base_clone = True
+        clone = model.clone()
+        clone.set_additional_models("multigpu", [other])
+        clone.match_multigpu_clones()
+        comfy.multigpu.GPUOptionsGroup().register(clone)
+        return (clone,)
 
 
 class OomInterruptOnce(ModelNode):
