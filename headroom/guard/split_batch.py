@@ -24,9 +24,10 @@ _PER_SAMPLE_PATCHES = ("comfy_extras.nodes_freelunch", "comfy_extras.nodes_pag",
                        "comfy_extras.nodes_slg")
 # Patches that compute one conditioning from another, if a call has both: it is never cut.
 _ACROSS_CONDITIONINGS = ("comfy_extras.nodes_nag",)
-# Their batch is one video or one set of frames that attend to each other.
+# Their batch is one video or one set of frames that attend to each other, or each row has a place
+# in what the sampler keeps of earlier frames (ComfyUI's AR video).
 _MIXED_KWARGS = ("num_video_frames", "image_only_indicator")
-_MIXED_OPTIONS = ("ad_params",)
+_MIXED_OPTIONS = ("ad_params", "ar_state")
 _KNOWN_TENSORS = ("sigmas", "sample_sigmas")
 _WITHOUT_ROWS = (str, bytes, int, float, type(None), Enum, torch.Size, torch.dtype, torch.device)
 

@@ -98,7 +98,7 @@ def keeps_failed_steps(guider: Any, key: str) -> bool:
     We cannot undo that: a step that is repeated alone would use these data.
     - Code of another pack may keep data from one step to the next. A step cache (WaveSpeed's,
       TeaCache, ComfyUI's EasyCache) stores what a call computed in an object of its own. ComfyUI's
-      own patches overwrite their data in every call.
+      own patches overwrite their data in every call, or drop them when models are loaded.
     - If ComfyUI divides a step between several GPUs (MultiGPU CFG Split) and one fails, the results
       of the others stay in its queues, and the next step would get them.
 
