@@ -19,7 +19,8 @@ def gpu(request, sim):
 
 def swept(gpu, kind, encode, **settings):
     graph = Graph()
-    vae, latents = (graph.add("OomSoundVAE", kind=kind)[i] for i in (0, 1))
+    made = graph.add("OomSoundVAE", kind=kind)
+    vae, latents = made[0], made[1]
     return run_sweep(gpu, graph, "OomSweepDecode", add_guard(graph, vae, **GUARD), vae,
                      latent=latents, encode=encode, **settings)
 
