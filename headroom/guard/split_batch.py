@@ -22,8 +22,9 @@ from .run import KEY, Run
 # sees of a batch, so with it only whole conditionings are separated.
 _PER_SAMPLE_PATCHES = ("comfy_extras.nodes_freelunch", "comfy_extras.nodes_pag",
                        "comfy_extras.nodes_slg")
-# Patches that compute one conditioning from another, if a call has both: it is never cut.
-_ACROSS_CONDITIONINGS = ("comfy_extras.nodes_nag",)
+# A patch that computes one conditioning from another, if a call has both, and a network that
+# exchanges the halves of its batch: such a call is never cut.
+_ACROSS_CONDITIONINGS = ("comfy_extras.nodes_nag", "comfy.ldm.hunyuan3dv2_1.hunyuandit")
 # Their batch is one video or one set of frames that attend to each other, or each row has a place
 # in what the sampler keeps of earlier frames (ComfyUI's AR video).
 _MIXED_KWARGS = ("num_video_frames", "image_only_indicator")
@@ -197,7 +198,8 @@ def forward(
     chunks = chunks_of(batch, options)
     independent = _is_independent(executor, options, kwargs)
     smallest = 1 if independent else batch // chunks
-    if any(module_of(patch) in _ACROSS_CONDITIONINGS for patch in _patches(options)):
+    network = getattr(getattr(executor, "class_obj", None), "diffusion_model", None)
+    if any(module_of(part) in _ACROSS_CONDITIONINGS for part in [*_patches(options), network]):
         smallest = batch
     limit = max(run.plan.parts or batch, smallest)
     if limit < batch and not _can_cut([*given, kwargs], batch):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..base.said import said
-from . import lessons, weights
+from . import lessons, sound, weights
 from .attempt import is_recovering
 from .call import Call, GuardOptions, Plan
 from .copies import GuardedMethod, guarded_copy
@@ -27,7 +27,6 @@ from .vae_call import (
 
 _SMALLEST_TILE = 64  # pixels of the picture: below, the overlaps cost more than the tile
 _SMALLEST_LATENT_TILE = 4
-_SMALLEST_LENGTH = 32  # of a latent with one dimension (audio)
 _COMFYUI_TILE = {"decode_tiled": 64, "encode_tiled": 512}  # ComfyUI's own where none is asked for
 _COMFYUI_VIDEO_TILE = 256  # pixels of the picture
 _SHORTER = 0.75  # of the estimate: fewer frames must get below this to help
@@ -78,7 +77,10 @@ class _VAECall(Call[torch.Tensor]):
         self.seen = 0  # the largest batch that the network was called with
         self.patchers, self.device = [vae.patcher], vae.patcher.load_device
         self.batch = int(value.shape[0])
-        self.can_tile = also is not None and takes_tiles(vae, self._tiled)
+        self._is_sound = sound.is_sound(vae, value)
+        self._shortest = sound.shortest(vae, value, self._is_decode) if self._is_sound else 0
+        self.can_tile = also is not None and (
+            self._shortest > 0 if self._is_sound else takes_tiles(vae, self._tiled))
         self.key = (name, lessons.identity(vae.patcher), tuple(value.shape), self._below,
                     str(value.dtype), method.options)
 
@@ -90,15 +92,15 @@ class _VAECall(Call[torch.Tensor]):
 
     @property
     def size(self) -> str:  # type: ignore[override]
-        is_sound = self._value.ndim == 3
-        return "" if is_sound else "x".join(str(one * self._unit) for one in reversed(self._sides))
+        sides = () if self._is_sound else reversed(self._sides)
+        return "x".join(str(one * self._unit) for one in sides)
 
     def run(self, plan: Plan) -> torch.Tensor:
         result: torch.Tensor
         if self._below is not None:
             result = in_tiles(self._vae, plan, self._tiled, self._also,
                               self._value, *self._args, **self._kwargs)
-        elif plan.tile is not None:
+        elif plan.tile is not None and not sound.is_cut_by_fallback(self._vae):
             result = in_tiles(self._vae, plan, self._tiled, self._also, self._as_tiled())
         else:
             result = whole(self, plan, self._method, self._value, *self._args, **self._kwargs)
@@ -124,8 +126,8 @@ class _VAECall(Call[torch.Tensor]):
 
     def _smaller_tiles(self, plan: Plan, lack: Lack) -> Plan | None:
         sides, now = self._sides, plan.tile or self._below
-        if self._is_decode and len(sides) == 1:
-            tile = smaller_tile(sides, now, _SMALLEST_LENGTH, lack)
+        if self._is_sound:
+            tile = smaller_tile(sides, now, self._shortest, lack)
             return None if tile is None else replace(plan, tile=tile)
         smallest = _SMALLEST_TILE
         if self._is_decode:
@@ -171,6 +173,9 @@ class _VAECall(Call[torch.Tensor]):
         return frames
 
     def cut_words(self, plan: Plan) -> list[str]:
+        if self._is_sound and plan.tile is not None:
+            part = max(1, min(100, 100 * plan.tile // self._sides[0]))
+            return [said("computed in tiles of {part} % of its length", part=part)]
         return images_words(plan, max(self.seen, 1), self._unit)
 
     def _at_once(self, plan: Plan) -> int:
@@ -179,18 +184,16 @@ class _VAECall(Call[torch.Tensor]):
     @property
     def _unit(self) -> int:
         """How many pixels of the picture, along a side, belong to one of the input."""
-        if not self._is_decode or self._value.ndim == 3:
+        if not self._is_decode:
             return 1
         ratio = self._vae.spacial_compression_decode()
         return max(1, int(ratio)) if isinstance(ratio, (int, float)) else 8
 
     @property
     def _sides(self) -> tuple[int, ...]:
-        """Height and width of the input; a length for audio."""
-        shape = self._value.shape
-        if not self._is_decode:
-            return tuple(shape[-3:-1])
-        return tuple(shape[-1:] if len(shape) == 3 else shape[-2:])
+        """Height and width of the input; a length for sound."""
+        count, shape = 1 if self._is_sound else 2, self._value.shape
+        return tuple(shape[-count:] if self._is_decode else shape[-1 - count : -1])
 
     def _has_images(self) -> bool:
         """Return whether dimension 0 counts images that are computed independently.

@@ -7,10 +7,12 @@ memory and attempt the whole picture again first.
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
+from . import sound
 from .call import Plan
 from .copies import GuardedMethod, class_method, plain_copy
 from .errors import CANDIDATES, TORCH_OOM, NotBegunError, is_out_of_memory
@@ -33,11 +35,15 @@ def _no_tiles(*args: Any, **kwargs: Any) -> Any:
 
 
 class _Watched:
-    """Replaces `first_stage_model` in one call; notes the largest batch and the error it raises."""
+    """Replaces `first_stage_model` in one call; notes the largest batch and the error it raises.
 
-    def __init__(self, model: Any, call: Any) -> None:
+    refuses: its first call fails, so that ComfyUI cuts sound.
+    """
+
+    def __init__(self, model: Any, call: Any, refuses: bool = False) -> None:
         self._model = model
         self._call = call
+        self._refuses = refuses
         self.error: BaseException | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -51,6 +57,9 @@ class _Watched:
 
     def _run(self, function: Callable[..., Any], value: Any, *args: Any, **kwargs: Any) -> Any:
         self._call.seen = max(self._call.seen, int(value.shape[0]))
+        if self._refuses:
+            self._refuses = False
+            raise TORCH_OOM("out of memory: this sound is computed in tiles")
         try:
             return function(value, *args, **kwargs)
         except CANDIDATES as error:
@@ -66,15 +75,20 @@ def whole(
     """Return the result of `method` for `value`, in parts of the plan's images, without tiles.
 
     Raises the out-of-memory error after which ComfyUI would use tiles. A method that another pack
-    has set is called as it is. `call.seen` becomes the largest batch.
+    has set is called as it is. `call.seen` becomes the largest batch. With `plan.tile`: of sound
+    that only ComfyUI's fallback can cut.
     """
     if method.own is not None:
         return method.own(value, *args, **kwargs)
 
     def one(part: torch.Tensor) -> torch.Tensor:
-        work = _work_copy(method.owner, plan)
+        vae, tile = method.owner, plan.tile
+        shape = partial(_tile_shape, vae, method.name, given={"tile_x": tile})
+        work = _work_copy(vae, plan, shape if tile else None)
         vars(work).update(dict.fromkeys(_FALLBACKS, _no_tiles))
-        watched = work.first_stage_model = _Watched(method.owner.first_stage_model, call)
+        watched = work.first_stage_model = _Watched(vae.first_stage_model, call, bool(tile))
+        if tile:
+            sound.set_tile(work, method.name, tile)
         try:
             result: torch.Tensor = class_method(work, method.name)(part, *args, **kwargs)
             return result

@@ -194,11 +194,8 @@ def load_again(patchers: Sequence[Any]) -> None:
     """Load models that were unloaded, or that cleaning up the streaming has marked inactive.
 
     ComfyUI does the same during sampling after a ControlNet has used a VAE.
-    A loaded model is not touched: it may have been offloaded in part on purpose. Patches are moved
-    to where they are, as in every load: some then drop what they have kept of a failed call.
+    A loaded model is not touched: it may have been offloaded in part on purpose.
     """
-    for patcher in patchers:
-        patcher.model_patches_to(patcher.load_device)
     on_gpu = [patcher for patcher in patchers if patcher.load_device.type != "cpu"]
     if any(host.is_dynamic(one) or not host.entries_of([one]) for one in on_gpu):
         mm.load_models_gpu(list(patchers))

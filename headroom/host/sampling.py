@@ -78,15 +78,17 @@ def _clean_up_controls(conds: Iterable[Any]) -> None:
 
 
 def reset_conditioning(model: Any, conds: Sequence[Any]) -> None:
-    """Reset ControlNets and weight hooks to their state before the failed step.
+    """Reset ControlNets, weight hooks and model patches to their state before the failed step.
 
     A ControlNet that failed while it prepared its hint would use the unfinished hint. An incomplete
-    set of hooked weights, on the model or in its cache, would be used as complete. After this call
-    both start again.
+    set of hooked weights, on the model or in its cache, would be used as complete. A patch
+    (Z-Image's ControlNet) would go on with what it computed in the failed step; it forgets that
+    when ComfyUI moves it. After this call all start again.
     """
     patcher = getattr(model, "current_patcher", None)
     if patcher is not None:
         patcher.clean_hooks()
+        patcher.model_patches_to(patcher.load_device)
     _clean_up_controls(conds)
     for cond in conds:
         comfy.samplers.pre_run_control(model, cond or [])

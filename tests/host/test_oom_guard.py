@@ -169,14 +169,6 @@ def test_a_failed_step_beside_a_step_cache_of_another_pack_gives_the_same_bits(g
     assert_same_bits(answer, least=3)
 
 
-def test_what_a_patch_of_comfyui_keeps_of_a_failed_step_does_not_change_the_result(gpu):
-    def counting(graph, loader, wires):
-        return {"model": graph.add("OomCountingPatch", model=wires["model"])}
-
-    answer = sweep_sampling(gpu, counting, first=200, stride=83, sampler="euler")
-    assert_same_bits(answer, least=3)
-
-
 def test_a_failed_step_that_comfyui_divides_between_two_devices_gives_the_same_bits(
     sim, gpu_args, newest_comfyui
 ):

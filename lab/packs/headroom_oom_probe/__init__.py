@@ -4,11 +4,11 @@ They run inside a ComfyUI on the simulated GPU and compare every run with an ung
 one. Answers are JSON in the node's `ui` text.
 """
 
-from . import capacity, dit, overhead, parts, patches, rescue, sampling, streaming
+from . import capacity, dit, overhead, parts, patches, rescue, sampling, sound, streaming
 
 NODE_CLASS_MAPPINGS = {
     name: found
-    for module in (capacity, dit, overhead, parts, patches, rescue, sampling, streaming)
+    for module in (capacity, dit, overhead, parts, patches, rescue, sampling, sound, streaming)
     for name, found in vars(module).items()
     if name.startswith("Oom")
 }

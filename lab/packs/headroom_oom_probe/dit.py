@@ -1,8 +1,11 @@
 """A tiny diffusion transformer with random weights, loaded the way real files are."""
 
 import comfy.ldm.wan.model
+import comfy.model_management
+import comfy.model_patcher
 import comfy.ops
 import comfy.sd
+import comfy.supported_models
 import torch
 
 from .sweep import ProbeNode
@@ -35,3 +38,53 @@ class OomTinyWan(ProbeNode):
             [[torch.randn(1, length, 4096, generator=generator), {}]] for length in (20, 12)
         ]
         return model, *text, {"samples": torch.zeros(batch, 16, 3, 8, 8)}
+
+
+class OomTinyZImage(ProbeNode):
+    """A Z-Image model with a ControlNet as its patch, two texts and a latent."""
+
+    RETURN_TYPES = ("MODEL", "CONDITIONING", "CONDITIONING", "LATENT")
+    OUTPUT_NODE = False
+
+    @classmethod
+    def IS_CHANGED(cls, **_):
+        return ""
+
+    def run(self):
+        from comfy.ldm.lumina.controlnet import ZImage_Control  # newer ComfyUIs
+        from comfy_extras.nodes_model_patch import ZImageControlPatch
+
+        common = {"n_heads": 4, "n_kv_heads": 4, "dim": 256, "qk_norm": True}
+        config = comfy.supported_models.ZImage({
+            "image_model": "lumina2", "in_channels": 16, "patch_size": 2, "n_layers": 6,
+            "ffn_dim_multiplier": 1.0, "cap_feat_dim": 32, "axes_dims": [16, 24, 24],
+            "axes_lens": [64, 64, 64], "rope_theta": 256.0, "z_image_modulation": True,
+            "time_scale": 1000.0, "pad_tokens_multiple": 32, **common})
+        config.set_inference_dtype(torch.float32, None)
+        network = config.get_model({}, "")
+        control = ZImage_Control(**common, additional_in_dim=17, n_control_layers=15,
+                                 refiner_control=True, dtype=torch.float32,
+                                 operations=comfy.ops.manual_cast)
+        generator = torch.Generator().manual_seed(11)
+        for weight in [*network.diffusion_model.parameters(), *control.parameters()]:
+            torch.nn.init.normal_(weight, 0, 0.1, generator)
+        model, patch = (
+            comfy.model_patcher.CoreModelPatcher(one, comfy.model_management.get_torch_device(),
+                                                 torch.device("cpu")) for one in (network, control))
+        model = model.clone()
+        applied = ZImageControlPatch(patch, _SmallVAE(), torch.rand(1, 128, 128, 3,
+                                                                    generator=generator), 1.0)
+        model.set_model_noise_refiner_patch(applied)
+        model.set_model_double_block_patch(applied)
+        text = [[[torch.randn(1, 8, 32, generator=generator), {}]] for _ in range(2)]
+        return model, *text, {"samples": torch.zeros(2, 16, 16, 16)}
+
+
+class _SmallVAE:
+    """Encodes on the CPU."""
+
+    def encode(self, pixels):
+        return pixels.movedim(-1, 1)[:, :1, ::8, ::8].repeat(1, 16, 1, 1)
+
+    def spacial_compression_encode(self):
+        return 8

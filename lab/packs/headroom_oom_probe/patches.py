@@ -48,36 +48,6 @@ class _Nested:
         return [self.patcher]
 
 
-class OomCountingPatch(ModelNode):
-    """A patch that keeps a count through one call of the model, as ComfyUI's for Z-Image does."""
-
-    @classmethod
-    def IS_CHANGED(cls, **_):
-        return ""
-
-    def run(self, model):
-        clone = model.clone()
-        clone.set_model_attn2_output_patch(_Counting())
-        return (clone,)
-
-
-class _Counting:
-    __module__ = "comfy_extras.nodes_model_patch"
-    count = 0
-
-    def __call__(self, hidden, extra_options):
-        self.count += 1
-        result = hidden * (1 + self.count / 10)
-        if extra_options["block"] == ("output", 1):  # the last one of the small model
-            self.count = 0
-        return result
-
-    def to(self, device_or_dtype):
-        if isinstance(device_or_dtype, torch.device):
-            self.count = 0
-        return self
-
-
 class OomSplitOverCpu(ModelNode):
     """ComfyUI's MultiGPU CFG Split, with the CPU in the place of a second GPU."""
 

@@ -138,6 +138,26 @@ def test_a_call_whose_patch_needs_all_conditionings_at_once_is_not_cut(monkeypat
     assert len(seen) == calls
 
 
+def test_a_network_that_exchanges_the_halves_of_its_batch_is_not_cut(monkeypatch):
+    """Hunyuan3D 2.1: a half that is cut again exchanges two shapes, or has nothing to exchange."""
+    class HunYuanDiTPlain(torch.nn.Module):
+        __module__ = "comfy.ldm.hunyuan3dv2_1.hunyuandit"
+
+    class Executor:
+        class_obj = SimpleNamespace(diffusion_model=HunYuanDiTPlain())
+
+        def __call__(self, x, *_):
+            return torch.cat(x.chunk(2)[::-1])
+
+    monkeypatch.setattr(oom_batch, "guard_host", lambda: None)
+    run, x = Run(), torch.arange(4.0)
+    run.plan = Plan(parts=1)
+    options = {KEY: run, "cond_or_uncond": [0, 1]}
+    result = oom_batch.forward(Executor(), x, torch.ones(4), transformer_options=options)
+    assert result.tolist() == [2, 3, 0, 1]
+    assert run.smallest == 4
+
+
 def test_joining_keeps_shared_tensors_shared():
     first, second = torch.ones(1, 2), torch.zeros(2, 2)
     joined = oom_batch.join_rows([

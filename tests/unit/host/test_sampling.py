@@ -35,7 +35,8 @@ class ControlLora:
 def test_a_control_lora_is_cleaned_up_only_after_it_was_prepared(sampling):
     control = ControlLora()
     conds = {"positive": [{"control": control}, {}], "negative": [{"control": control}]}
-    patcher = SimpleNamespace(cleanup=lambda: None, clean_hooks=lambda: None)
+    patcher = SimpleNamespace(cleanup=lambda: None, clean_hooks=lambda: None, load_device="cpu",
+                              model_patches_to=lambda device: None)
     guider = SimpleNamespace(conds=conds, model_patcher=patcher)
     model = SimpleNamespace(current_patcher=patcher)
     sampling.start_sampling(guider)  # of a workflow's first run

@@ -1,0 +1,37 @@
+"""OOM Guard on a model with ComfyUI's model patches, which keep data from one block to the next."""
+
+import pytest
+from support.oom import (
+    GUARD,
+    IN_STEPS,
+    ONLY_SPLIT,
+    PACK,
+    add_guard,
+    assert_same_bits,
+    assert_split,
+    run_sweep,
+)
+
+from tools.graph import Graph
+
+pytestmark = pytest.mark.host
+
+
+def swept(sim, newest_comfyui, options=GUARD, **settings):
+    gpu, graph = sim(2048, packs=(PACK,), comfyui=newest_comfyui), Graph()
+    made = graph.add("OomTinyZImage")
+    model, positive, negative, latent = (made[i] for i in range(4))
+    return run_sweep(gpu, graph, "OomSweepSampling", add_guard(graph, model, **options), model,
+                     positive=positive, negative=negative, latent=latent, steps=2, cfg=4.0,
+                     sampler="euler", **settings)
+
+
+def test_one_failed_allocation_anywhere_beside_a_model_patch_gives_the_same_bits(
+    sim, newest_comfyui
+):
+    answer = swept(sim, newest_comfyui, begins="SAMPLER_SAMPLE", stride=37)
+    assert_same_bits(answer, least=20)
+
+
+def test_a_batch_beside_a_model_patch_can_be_split(sim, newest_comfyui):
+    assert_split(swept(sim, newest_comfyui, ONLY_SPLIT, stride=97, **IN_STEPS))
