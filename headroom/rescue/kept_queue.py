@@ -17,7 +17,7 @@ from ..base.said import Refused, said_json
 from ..measure.snapshot import rss_bytes
 from ..record.ticker import Ticker
 from .left_queues import LeftQueue, left_queues
-from .queue_file import DatabaseError, KeptPrompt, QueueFile, Sample, new_file, sqlite3
+from .queue_file import HAS_SQLITE, DatabaseError, KeptPrompt, QueueFile, Sample, new_file
 from .settings import Queue, own_part
 from .words import nothing_left, sentence_about
 
@@ -47,7 +47,7 @@ class KeptQueue:
         self._is_told = False
         self._last = Sample(0.0, None, 0, 0)
         self._ticker = Ticker(self.look, "headroom queue", LOOK_SECONDS)
-        if wish != "off" and sqlite3 is None:
+        if wish != "off" and not HAS_SQLITE:
             self._wish = "off"
             self._fails(OSError("this Python was compiled without SQLite"))
         if self._wish == "off":

@@ -23,6 +23,7 @@ try:
     import sqlite3
 except ImportError:  # a Python that was compiled without SQLite
     sqlite3 = None  # type: ignore[assignment]
+HAS_SQLITE = sqlite3 is not None
 DatabaseError: type[Exception] = OSError if sqlite3 is None else sqlite3.Error
 # Not of the data: a locked file, a full or read-only disk, too many open files.
 ErrorOfNow: type[Exception] = OSError if sqlite3 is None else sqlite3.OperationalError
