@@ -109,11 +109,8 @@ def _start() -> None:
     peaks, limit = KeptPeaks(), Limit(os.environ, settings)
     metrics = Metrics(partial(gauges, host_server.queue_lengths), rescue.facts)
 
-    def hold_limit() -> None:
-        try:
-            limit.before_prompt()
-        except Exception:
-            log.exception("[Headroom] the VRAM limit could not be set; the server continues")
+    steady_limit = Steady("the VRAM limit could not be set; the server continues")
+    hold_limit = partial(steady_limit.call, limit.before_prompt)
 
     def before_prompt() -> None:
         gate.wait_for_action()
@@ -172,7 +169,6 @@ def _start() -> None:
         host_server.add_route(method, path, handler)
     host_server.delay_free(gate.between_actions)
     host_server.before_prompt_is_validated(prompt_is_posted)
-    idle.start()
     ram.start()
     recorder.start()
     left_out.listen()
