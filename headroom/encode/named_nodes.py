@@ -1,7 +1,6 @@
 """Save and Load Conditioning in a running ComfyUI: the folder, the encoder and the warnings."""
 
 import logging
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ from .named_conditioning import Loaded, NotUsable, file_of, load, names_in, save
 
 log = logging.getLogger("headroom")
 
-MAX_REMEMBERED = 100
-# Files that nodes wrote, by (prompt, node): the items of a list must not overwrite each other.
-_written: OrderedDict[tuple[str | None, str], list[Path]] = OrderedDict()
+# Files that nodes of the prompt that runs wrote, by (prompt, node): the items of a list must not
+# overwrite each other.
+_written: dict[tuple[str | None, str], list[Path]] = {}
 
 
 def names() -> list[str]:
@@ -93,10 +92,9 @@ def _folder() -> Path:
 
 def _free_file(file: Path, place: tuple[str | None, str]) -> Path:
     """Return the file itself, or one with a number if this node wrote it already in this prompt."""
+    for earlier in [one for one in _written if one[0] != place[0]]:
+        del _written[earlier]
     written = _written.setdefault(place, [])
-    _written.move_to_end(place)
-    while len(_written) > MAX_REMEMBERED:
-        _written.popitem(last=False)
     number, found = 1, file
     while found in written:
         number += 1
