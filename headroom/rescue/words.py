@@ -49,7 +49,7 @@ def _cost(failure: FailedPrompt, runs: WhatRuns) -> Said:
 
 def _also(failure: FailedPrompt, runs: WhatRuns) -> list[Said]:
     row = failure.row
-    means = [] if row is None or row.id in PLAIN_ROWS else [row.meaning()]
+    means = [] if row is None or row.id in PLAIN_ROWS else [row.what]
     emptied = [said("RAM is freed first: models go to disk, and ComfyUI's cache drops what this "
                     "prompt does not use.")] if failure.where == "RAM" else []
     if not runs.differing:
@@ -109,7 +109,7 @@ def ended_otherwise(prompt_id: str, row: Row | None) -> Said:
     if row is None:
         return said("Prompt {prompt_id} did not end in an out-of-memory error.",
                     prompt_id=prompt_id)
-    return said("A rerun would not help: {what} {why}", what=row.meaning(), why=row.reason())
+    return said("A rerun would not help: {what} {why}", what=row.what, why=row.why)
 
 
 def failed_twice(second: FailedPrompt, first: FailedPrompt) -> str:
