@@ -39,10 +39,10 @@ class RerunSetup(NamedTuple):
     cached: frozenset[str]
 
 
-def setup_of(failure: FailedPrompt, caches: Any, host: Any, registry: Registry) -> RerunSetup:
+def setup_of(failure: FailedPrompt, host: Any, registry: Registry) -> RerunSetup:
     """Return the prompt with guards, except where a guard would cost a node its cached result."""
     graph = Graph(copy.deepcopy(failure.prompt), registry)  # ComfyUI changes what it runs
-    seen: Cached | None = host.cached_now(caches, failure.prompt_id, graph.nodes)
+    seen: Cached | None = host.cached_now(failure.prompt_id, graph.nodes)
     cached = probably_cached(failure, graph) if seen is None else seen.nodes - failure.wrong
     # A guard before the failed node changes the cache key of all nodes after it, also in the first
     # turns of a loop, whose nodes had finished.
