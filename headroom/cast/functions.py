@@ -70,7 +70,7 @@ def _has_one_over(parts: set[int], kinds: tuple[type, ...], value: Any) -> bool:
 
 def attributes_of(value: Any) -> list[Any]:
     """Return the attributes of an object; none of a patcher, which always refers to its model."""
-    if isinstance(value, _NO_OBJECTS) or callable(attribute(value, "is_clone")):
+    if issubclass(type(value), _NO_OBJECTS) or callable(attribute(value, "is_clone")):
         return []
     own = attribute(value, "__dict__")
     return list(own.values()) if isinstance(own, dict) else []
@@ -91,7 +91,7 @@ def _reached(values: list[Any], seen: set[int]) -> Iterator[Any]:
 
 def _behind(value: Any) -> list[Any]:
     """Return what a function or container refers to; of globals only those that it names."""
-    if not isinstance(value, _FOLLOWED):
+    if not issubclass(type(value), _FOLLOWED):
         return []
     found = gc.get_referents(value)
     if isinstance(value, types.FunctionType):
