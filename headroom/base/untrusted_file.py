@@ -1,7 +1,8 @@
-"""Read a file that others may have put there: it must be a regular file of a normal size."""
+"""Files in folders that others use too: only regular ones of a normal size, and written whole."""
 
 import os
 import stat
+import uuid
 from pathlib import Path
 
 
@@ -21,3 +22,14 @@ def read_untrusted(path: Path, max_bytes: int) -> bytes:
         if status.st_size > max_bytes:
             raise OSError(f"{path.name} is larger than {max_bytes} bytes")
         return file.read(status.st_size)
+
+
+def write_whole(file: Path, data: bytes) -> None:
+    """Write a file, all of it or nothing; its folder is made. OSError when the disk refuses."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f"file.{os.getpid()}.{uuid.uuid4().hex}.part")
+    try:
+        part.write_bytes(data)
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)

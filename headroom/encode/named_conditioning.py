@@ -10,9 +10,8 @@ from ..base.device import MIB
 from ..base.inputs import came, shown
 from ..base.said import said, sentence_of
 from ..base.stored_value import Damaged, Unstorable, from_bytes, to_bytes
-from ..base.untrusted_file import read_untrusted
+from ..base.untrusted_file import read_untrusted, write_whole
 from .conditioning import is_conditioning
-from .disk_cache import write_whole
 from .encoders import Encoder, is_encoder
 
 log = logging.getLogger("headroom")

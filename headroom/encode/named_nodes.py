@@ -8,6 +8,7 @@ from ..base.device import mib_text
 from ..base.file_identity import identity_of
 from ..host.adapter import host_registry
 from ..host.features import lost
+from ..measure.journal import executing_node
 from .encode import conditioning_bytes
 from .encoders import Encoder, encoders_above, is_made_of, loaders_in, name_of
 from .named_conditioning import Loaded, NotUsable, file_of, load, names_in, save
@@ -16,7 +17,7 @@ log = logging.getLogger("headroom")
 
 # Files that nodes of the prompt that runs wrote, by (prompt, node): the items of a list must not
 # overwrite each other.
-_written: dict[tuple[str | None, str], list[Path]] = {}
+_written: dict[tuple[str | None, str | None], list[Path]] = {}
 
 
 def names() -> list[str]:
@@ -32,11 +33,9 @@ def save_named(conditioning: Any, name: str, graph: Any) -> tuple[Path, str]:
     """
     if why := lost("files"):
         return Path(), why
-    from ..host import graph as host_graph
-
-    prompt_id, node_id, _ = host_graph.place()
+    prompt_id, node_id = executing_node()
     file = _free_file(file_of(_folder(), name), (prompt_id, node_id))
-    encoders = _encoders(graph, node_id)
+    encoders = _encoders(graph, node_id or "")
     earlier = _encoders_in(file)
     save(conditioning, file, encoders)
     text = f"{file.stem}: {mib_text(conditioning_bytes(conditioning))} by {name_of(encoders)}"
@@ -90,7 +89,7 @@ def _folder() -> Path:
     return host_files.conditioning_folder()
 
 
-def _free_file(file: Path, place: tuple[str | None, str]) -> Path:
+def _free_file(file: Path, place: tuple[str | None, str | None]) -> Path:
     """Return the file itself, or one with a number if this node wrote it already in this prompt."""
     for earlier in [one for one in _written if one[0] != place[0]]:
         del _written[earlier]

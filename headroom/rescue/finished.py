@@ -27,7 +27,7 @@ from ..base.node_types import Registry
 from ..base.ram import ram_room_bytes
 from ..base.stored_value import Damaged, Unstorable, from_bytes, to_bytes
 from ..base.tensors import tensors_within
-from ..base.untrusted_file import read_untrusted
+from ..base.untrusted_file import read_untrusted, write_whole
 from ..host.features import comfyui_version
 from .setup import RerunSetup
 
@@ -138,10 +138,7 @@ class _Writing:
             return False
         if len(data) > self.left_bytes:
             return False
-        self.folder.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        part.write_bytes(data)
-        part.replace(path)
+        write_whole(path, data)
         self.left_bytes -= len(data)
         self.count += 1
         return True
