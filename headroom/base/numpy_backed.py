@@ -35,8 +35,9 @@ def numpy_backed(tensor: torch.Tensor) -> torch.Tensor:
     # Inside inference mode torch would make an inference tensor, which training code cannot use.
     with torch.inference_mode(False), torch.no_grad():
         array = _empty_array(tensor.numel() * tensor.element_size())
+        storage = torch.from_numpy(array).untyped_storage()
         copy = torch.empty(0, dtype=tensor.dtype)
-        copy.set_(torch.from_numpy(array).untyped_storage(), 0, tensor.shape)
+        copy.set_(storage, 0, tensor.shape)  # type: ignore[call-overload]
         copy.copy_(tensor.detach().resolve_conj().resolve_neg())
     return copy
 
