@@ -9,8 +9,8 @@ import torch
 from ..base.copies import Copies, follow
 from ..base.inputs import attribute
 from ..models.find import is_patcher, is_pipeline, pipeline_modules
-from .dtypes import FLOATS
 from .functions import attributes_of, reaches
+from .tensor import FLOATS
 
 MAX_CHAIN = 100
 
