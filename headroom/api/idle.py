@@ -52,7 +52,8 @@ class Idle:
 
     def something_happens(self) -> None:
         """A prompt begins or ends (in any thread): count from now on."""
-        self._loop.call_soon_threadsafe(self._count)
+        if not self._loop.is_closed():  # the server ends while a prompt still runs
+            self._loop.call_soon_threadsafe(self._count)
 
     def _count(self) -> None:
         if self._timer is not None:

@@ -14,6 +14,10 @@ class Loop:
 
     def __init__(self):
         self.left = self.is_due = None
+        self.has_ended = False
+
+    def is_closed(self):
+        return self.has_ended
 
     def call_soon_threadsafe(self, call):
         call()
@@ -131,3 +135,11 @@ def test_models_that_cannot_be_unloaded_are_one_entry_in_the_log(loop, loaded, c
     loop.passes(600)
     [record] = caplog.records
     assert "models could not be unloaded after the idle time" in record.getMessage()
+
+
+def test_a_prompt_that_outlives_the_server_starts_no_timer(loop):
+    idle = idle_after(loop)
+    loop.has_ended = True
+    loop.call_soon_threadsafe = None
+    idle.something_happens()
+    assert loop.left is None
