@@ -14,9 +14,8 @@ from typing import Any
 from .advise.advisor import Advisor
 from .advise.report import use_advisor
 from .api.gate import Gate
-from .api.ram_stop import Node, RamStop
+from .api.ram_stop import RamStop
 from .base.environment import word_of
-from .base.graph import Prompt
 from .encode import disk_cache
 from .guard import left_out
 from .host import features
@@ -34,7 +33,7 @@ from .record.run import Run
 from .record.run_json import error_json
 from .rescue import finished
 from .rescue.kept_queue import KeptQueue
-from .rescue.no_host import NoHost
+from .rescue.no_queue import NoQueue
 from .rescue.rescue import Rescue
 from .rescue.settings import guards_all, queue_of, rescue_of
 
@@ -99,19 +98,18 @@ def _start() -> None:
 
     tell_wrong_values()
     gate = Gate(host_server.prompts_waiting, host_server.worker_is_idle)
-    kept = _kept_queue(settings)
-    rescue, (prompt_of, workflow_id_of) = _rescue(kept), _known_prompts()
+    queue = _queue()
+    kept = _kept_queue(queue, settings)
+    rescue = _rescue(queue, kept)
+    ram_stop = RamStop(queue, host_server.send_event, rescue.stops_for_ram)
     idle = Idle(gate, host_server.event_loop())
     ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue,
-                   wanted_bytes(os.environ, settings), _ram_stop(prompt_of, rescue.stops_for_ram))
+                   wanted_bytes(os.environ, settings), ram_stop.stop)
     peaks, limit = KeptPeaks(), Limit(os.environ, settings)
     metrics = Metrics(partial(gauges, host_server.queue_lengths), rescue.facts)
 
-    def hold_limit() -> None:
-        try:
-            limit.before_prompt()
-        except Exception:
-            log.exception("[Headroom] the VRAM limit could not be set; the server continues")
+    steady_limit = Steady("the VRAM limit could not be set; the server continues")
+    hold_limit = partial(steady_limit.call, limit.before_prompt)
 
     def before_prompt() -> None:
         gate.wait_for_action()
@@ -151,7 +149,8 @@ def _start() -> None:
         before_node=ram.before_node,
     )
     watch = ProgressWatch(recorder.without_progress)
-    advisor = Advisor(recorder, prompt_of, host_registry(), rescue.facts, workflow_id_of)
+    advisor = Advisor(recorder, queue.prompt_of, host_registry(), rescue.facts,
+                      queue.workflow_id_of)
     routes = Routes(recorder, gate, host_server.queue_lengths, rescue.ask, metrics, advisor.advice,
                     advisor.more_of, peaks, kept, limit, advisor.estimate, watch.stuck)
     attach = _listen(recorder, host_server.is_running, rescue.error_is_handled,
@@ -169,7 +168,6 @@ def _start() -> None:
         host_server.add_route(method, path, handler)
     host_server.delay_free(gate.between_actions)
     host_server.before_prompt_is_validated(prompt_is_posted)
-    idle.start()
     ram.start()
     recorder.start()
     left_out.listen()
@@ -194,43 +192,31 @@ def _previews() -> Previews | None:
     return previews()
 
 
-def _rescue(kept: KeptQueue) -> Rescue:
-    """Return the reruns of this server; each is refused if ComfyUI is too different."""
+def _queue() -> Any:
+    """Return ComfyUI's queue; one that is empty, if ComfyUI is too different for reruns."""
     if why := features.lost("rerun"):
-        return Rescue(NoHost(why), host_registry(), lambda _: None, list)
+        return NoQueue(why)
+    from .host import queue
+
+    return queue
+
+
+def _rescue(queue: Any, kept: KeptQueue) -> Rescue:
+    """Return the reruns of this server; each is refused if ComfyUI is too different."""
+    if features.lost("rerun"):
+        return Rescue(queue, host_registry(), lambda _: None, list)
     from .rescue.attach import make_rescue
 
     return make_rescue(kept.outputs_of)
 
 
-def _known_prompts() -> tuple[Callable[[str], Prompt | None], Callable[[str], str | None]]:
-    """Return functions for the prompt of this id, in API format, and for the id of its workflow, if
-    ComfyUI still knows them."""
-    if features.lost("rerun"):
-        return (lambda _: None), (lambda _: None)
-    from .host import queue
-
-    return queue.prompt_of, queue.workflow_id_of
-
-
-def _kept_queue(settings: Mapping[str, Any]) -> KeptQueue:
+def _kept_queue(queue: Any, settings: Mapping[str, Any]) -> KeptQueue:
     """Return this server's kept queue; one that is off, if ComfyUI is too different."""
     if features.lost("rerun"):
-        return KeptQueue(None, Path(), "off")
-    from .host import files, queue
+        return KeptQueue(queue, Path(), "off")
+    from .host import files
 
     return KeptQueue(queue, files.own_folder() / "queue", queue_of(os.environ, settings))
-
-
-def _ram_stop(
-    prompt_of: Callable[[str], Prompt | None], stops: Callable[[str, str, str], None],
-) -> Callable[[Node], bool]:
-    """Return what interrupts a prompt before RAM runs out; nothing if ComfyUI is too different."""
-    if features.lost("rerun"):
-        return lambda _: False
-    from .host import flags, queue, server
-
-    return RamStop(queue.interrupt, prompt_of, flags.more_flags, server.send_event, stops).stop
 
 
 def _listen(

@@ -8,7 +8,7 @@ never mapped, because others may overwrite it.
 
 import shutil
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +18,60 @@ from ..base import private_file
 from ..base.device import MIB
 from ..base.private_file import Slot
 from ..base.said import said
-from .blocks import Block, blocks_of, weights_of
+from ..base.tensors import module_tensors, parts_of, storage_key
 
+MIN_MAPPED_BYTES = 4096
 # Where the bytes of each block were at the last offload, by its name.
 _slots: weakref.WeakKeyDictionary[torch.nn.Module, dict[str, Slot]] = weakref.WeakKeyDictionary()
+
+
+@dataclass(eq=False)
+class Block:
+    """One storage of a model, all tensors that use it, and the device of the first of them."""
+
+    module: torch.nn.Module
+    name: str
+    tensors: list[torch.Tensor]
+
+    @property
+    def data(self) -> torch.Tensor:
+        """The whole storage as a flat uint8 tensor."""
+        flat = torch.empty(0, dtype=torch.uint8)
+        return flat.set_(self.tensors[0].untyped_storage())
+
+    @property
+    def nbytes(self) -> int:
+        return self.tensors[0].untyped_storage().nbytes()
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the weights are in a private file already."""
+        return private_file.is_mapped(self.tensors[0].untyped_storage().data_ptr())
+
+
+def weights_of(
+    modules: Iterable[torch.nn.Module],
+) -> Iterator[tuple[torch.nn.Module, str, torch.Tensor]]:
+    """Yield the parameters and buffers of all `modules`, each with its module and its name.
+
+    A quantised one has several parts, each with a name of its own.
+    """
+    for module in modules:
+        for name, tensor in module_tensors(module):
+            for number, part in enumerate(parts_of(tensor)):
+                yield module, f"{name} ({number})" if number else name, part
+
+
+def blocks_of(modules: Iterable[torch.nn.Module], device: str = "") -> list[Block]:
+    """Return the storages worth mapping, on every device or on one."""
+    found: dict[tuple[str, int], Block] = {}
+    for module, name, tensor in weights_of(modules):
+        key = storage_key(tensor)
+        if key is None or (device and key[0] != device):
+            continue
+        if tensor.untyped_storage().nbytes() >= MIN_MAPPED_BYTES:
+            found.setdefault(key, Block(module, name, [])).tensors.append(tensor)
+    return list(found.values())
 
 
 class DiskRefused(OSError, ValueError):
@@ -124,7 +174,7 @@ def _write(blocks: Sequence[Block], folder: Path) -> list[Slot]:
 
 def _map(slots: Sequence[Slot]) -> list[torch.Tensor]:
     """Return each slot as a flat uint8 tensor over a private mapping of its file."""
-    mappings = {file: file.map() for file in {slot.file for slot in slots}}
+    mappings = {file: private_file.mapped(file) for file in {slot.file for slot in slots}}
     return [
         torch.frombuffer(mappings[file], dtype=torch.uint8, count=nbytes, offset=offset)
         for file, offset, nbytes in slots

@@ -12,8 +12,7 @@ from ..base.prompt_node import constants, is_node, strings
 from ..base.ram import ram_room_bytes
 from ..host.adapter import current_host, host_registry
 from ..models.unload import loaded_bytes
-from .blocks import blocks_of
-from .mapping import DiskRefused
+from .mapping import DiskRefused, blocks_of
 from .offload import is_disk_in_ram, offload
 
 # Whether the queue needs a patcher; None: not known.

@@ -27,7 +27,7 @@ def about_error(run: Run) -> list[dict[str, Any]]:
     if run.error is None or row is None or row.family == "device memory":
         return []
     node_id = run.error.node_id
-    values = {"what": row.meaning(), "do": joined("; ", row.advice(has_flag))}
+    values = {"what": row.what, "do": joined("; ", row.advice(has_flag))}
     finding = Finding("error", NOTHING, values, {"node_id": node_id},
                       (node_id,) if node_id is not None else ())
     return [{**finding.as_json(), "id": f"error-{row.id}"}]

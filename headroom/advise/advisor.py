@@ -15,7 +15,6 @@ from ..measure.snapshot import rss_bytes, snapshot
 from ..record.newest import NO_RECORD, Newest
 from ..record.recorder import Recorder
 from ..record.run import Run
-from . import surroundings
 from .about_ram import Server, about_ram
 from .about_run import about_error, about_strain
 from .advise import advise, advise_into
@@ -24,7 +23,7 @@ from .case import Case, Surroundings
 from .estimate import estimate
 from .finding import Bounds, Finding
 from .fits import fits
-from .from_run import case_of
+from .from_run import case_of, surroundings_of
 from .slower import Slower, same_nodes
 from .words import lines_of
 
@@ -57,7 +56,7 @@ class Advisor:
         each with the peak to expect after it (`expected_mib`).
         """
         failure = self.facts(prompt_id).get("failure")
-        case = self._case(prompt_id, surroundings.of(failure))
+        case = self._case(prompt_id, surroundings_of(failure))
         if into_gib is not None:
             return [] if case is None else [
                 {**self._json(case, finding), "expected_mib": [

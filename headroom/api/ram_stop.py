@@ -4,7 +4,7 @@ import logging
 import math
 import sys
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,10 +13,10 @@ import torch
 
 from ..base.device import MIB, is_in_ram
 from ..base.graph import Graph, Prompt
-from ..base.prompt_node import is_node, names_a_model, title_given
+from ..base.prompt_node import is_node, names_a_model, title_of
 from ..base.ram import ram_room_bytes, swap_room_bytes
 from ..base.said import Said, joined, said, said_json
-from ..host.adapter import current_host, host_registry
+from ..host.adapter import current_host, has_flag, host_registry
 from ..measure.journal import Action, note
 from ..measure.snapshot import rss_bytes
 from ..models.loaded import LoadedModel, loaded_models
@@ -102,27 +102,23 @@ class Node(NamedTuple):
 class RamStop:
     """Interrupts a prompt as ComfyUI itself does, and says once who held the RAM and what may help.
 
-    `interrupt(id, before)` returns whether that prompt ran; if so it calls `before`, before the
-    prompt can end. `prompt_of(id)` returns it in API format. `unset()` returns the flags that this
-    ComfyUI has and was started without. `announce` informs browsers, and
-    `stops(prompt, node, text)` the code that may run the prompt again.
+    `queue`: headroom/host/queue.py. `announce` informs browsers, and `stops(prompt, node, text)`
+    the code that may run the prompt again.
     """
 
-    interrupt: Callable[[str, Callable[[], None]], bool]
-    prompt_of: Callable[[str], Prompt | None]
-    unset: Callable[[], Collection[str]]
+    queue: Any
     announce: Callable[[str, dict[str, Any]], None]
     stops: Callable[[str, str, str], None] = lambda *_: None
 
     def stop(self, node: Node) -> bool:
         """Interrupt the prompt; False if it has ended already, or if a load will just fit."""
-        prompt = self.prompt_of(node.prompt_id) or {}
+        prompt: Prompt = self.queue.prompt_of(node.prompt_id) or {}
         room, files_bytes = ram_room_bytes(), _file_bytes(prompt, node.node_id)
         if is_load(files_bytes, node.taken_bytes, room + swap_room_bytes()):
             return False
         text = self._told(node, prompt, room)
         tell = partial(self.stops, node.prompt_id, node.node_id, text)
-        if not self.interrupt(node.prompt_id, tell):
+        if not self.queue.interrupt(node.prompt_id, tell):
             return False
         log.error("[Headroom] prompt %s: %s", node.prompt_id, text)
         note(Action(node.prompt_id, node.node_id, "ram stop", None, text))
@@ -130,23 +126,21 @@ class RamStop:
         return True
 
     def _told(self, node: Node, prompt: Prompt, room_bytes: int) -> Said:
-        shown = prompt.get(node.node_id) or prompt.get(node.node_id.partition(".")[0]) or {}
-        title = title_given(shown) or str(shown.get("class_type", node.node_id))
         return said(
             "RAM was about to run out in {title} (node {node_id}): the prompt was interrupted with "
             "{free_mib} left, before the system would have ended the server. {taken_mib} were "
             "taken since this node began. This server held {rss_mib}{models}. What may help: "
             "{helps}.",
-            title=title, node_id=node.node_id, free_mib=room_bytes / MIB,
-            taken_mib=max(0, node.taken_bytes) / MIB, rss_mib=rss_bytes() / MIB,
-            models=_steady.call(lambda: _models(loaded_models())) or "", helps=self._helps(),
+            title=title_of(prompt, node.node_id), node_id=node.node_id,
+            free_mib=room_bytes / MIB, taken_mib=max(0, node.taken_bytes) / MIB,
+            rss_mib=rss_bytes() / MIB,
+            models=_steady.call(lambda: _models(loaded_models())) or "", helps=_helps(),
         )
 
-    def _helps(self) -> str:
-        unset = self.unset()
-        swap = (said("a larger page file") if sys.platform == "win32"
-                else said("more swap space"))
-        return joined(", or ", [*(flag for flag in HELPFUL if flag in unset), swap])
+
+def _helps() -> str:
+    swap = said("a larger page file") if sys.platform == "win32" else said("more swap space")
+    return joined(", or ", [*filter(has_flag, HELPFUL), swap])
 
 
 def _file_bytes(prompt: Prompt, node_id: str) -> int:

@@ -64,15 +64,9 @@ def _follow_function(
 def _follow_cell(
     cell: types.CellType, copies: Copies, above: frozenset[int]
 ) -> types.CellType:
-    if not is_filled(cell):
-        return cell
-    new = _follow(cell.cell_contents, copies, above)
-    return cell if new is cell.cell_contents else types.CellType(new)
-
-
-def is_filled(cell: types.CellType) -> bool:
     try:
-        _ = cell.cell_contents
-    except ValueError:
-        return False
-    return True
+        content = cell.cell_contents
+    except ValueError:  # nothing is in it yet
+        return cell
+    new = _follow(content, copies, above)
+    return cell if new is content else types.CellType(new)

@@ -51,10 +51,10 @@ class Row:
     id: str
     family: Family
     pattern: str
-    what: str
+    what: Said
     do: tuple[Help, ...]
     retry: bool
-    why: str
+    why: Said
 
     @property
     def where(self) -> Where | None:
@@ -62,12 +62,6 @@ class Row:
         if not self.retry:
             return None
         return "device" if self.family == "device memory" else "RAM"
-
-    def meaning(self) -> Said:
-        return said(self.what)
-
-    def reason(self) -> Said:
-        return said(self.why)
 
     def advice(self, has_flag: Callable[[str], bool], is_guarded: bool = False) -> list[Said]:
         """Return what to do on a ComfyUI with these flags, the most likely to help first.
@@ -82,8 +76,8 @@ def _rows(table: dict[str, Any]) -> Iterator[Row]:
     helps = {name: Help(name, one["text"], tuple(one.get("flags", ())))
              for name, one in table["do"].items()}
     for row in table["errors"]:
-        yield Row(row["id"], row["family"], row["pattern"], row["what"],
-                  tuple(helps[name] for name in row["do"]), row["retry"], row["why"])
+        yield Row(row["id"], row["family"], row["pattern"], said(row["what"]),
+                  tuple(helps[name] for name in row["do"]), row["retry"], said(row["why"]))
 
 
 ROWS = tuple(_rows(json.loads(TABLE.read_text(encoding="utf-8"))))

@@ -6,21 +6,13 @@ heap they would lie between the temporaries of the next call, which then cannot 
 a server that keeps a thousand embeddings would grow by several times their size.
 """
 
-import math
 import mmap
 from typing import Any
 
 import numpy as np
 import torch
 
-NUMPY_DTYPES: dict[torch.dtype, Any] = {
-    torch.float64: np.float64, torch.float32: np.float32, torch.float16: np.float16,
-    torch.int64: np.int64, torch.int32: np.int32, torch.int16: np.int16, torch.int8: np.int8,
-    torch.uint8: np.uint8, torch.bool: np.bool_,
-    torch.complex64: np.complex64, torch.complex128: np.complex128,
-}
 MIN_PAGED_BYTES = 64 * 1024
-INTEGER_OF_WIDTH: dict[int, Any] = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
@@ -37,30 +29,24 @@ def is_plain(tensor: torch.Tensor) -> bool:
 def numpy_backed(tensor: torch.Tensor) -> torch.Tensor:
     """Return a copy of a plain `tensor`: detached, on the CPU, contiguous, over its own array.
 
-    Shape, dtype and every bit stay; dtypes that NumPy lacks (bfloat16, float8) are in an integer
-    array of the same width. It costs the tensor's bytes in RAM, once; the input does not change.
+    Shape, dtype and every bit stay, also of dtypes that NumPy lacks (bfloat16, float8). It costs
+    the tensor's bytes in RAM, once; the input does not change.
     """
     # Inside inference mode torch would make an inference tensor, which training code cannot use.
     with torch.inference_mode(False), torch.no_grad():
-        copy = empty_numpy_backed(tuple(tensor.shape), tensor.dtype)
+        array = _empty_array(tensor.numel() * tensor.element_size())
+        storage = torch.from_numpy(array).untyped_storage()
+        copy = torch.empty(0, dtype=tensor.dtype)
+        copy.set_(storage, 0, tensor.shape)  # type: ignore[call-overload]
         copy.copy_(tensor.detach().resolve_conj().resolve_neg())
     return copy
 
 
-def empty_numpy_backed(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Return an uninitialised CPU tensor over a new NumPy array."""
-    if dtype in NUMPY_DTYPES:
-        return torch.from_numpy(_empty_array(shape, NUMPY_DTYPES[dtype]))
-    array = _empty_array(shape, INTEGER_OF_WIDTH[dtype.itemsize])
-    return torch.from_numpy(array).view(dtype)
-
-
-def _empty_array(shape: tuple[int, ...], dtype: Any) -> Any:
-    nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+def _empty_array(nbytes: int) -> Any:
     if nbytes < MIN_PAGED_BYTES or not hasattr(mmap, "MAP_ANONYMOUS"):
-        return np.empty(shape, dtype)  # on Windows large blocks have pages of their own
+        return np.empty(nbytes, np.uint8)  # on Windows large blocks have pages of their own
     try:
         pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError:
-        return np.empty(shape, dtype)  # the system has no mapping left, but the heap may have room
-    return np.frombuffer(pages, dtype).reshape(shape)
+        return np.empty(nbytes, np.uint8)  # the system has no mapping left, but the heap may
+    return np.frombuffer(pages, np.uint8)

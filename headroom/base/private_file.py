@@ -23,29 +23,21 @@ CHUNK_BYTES = 8 * 1024 * 1024
 _ranges: weakref.WeakKeyDictionary[mmap.mmap, range] = weakref.WeakKeyDictionary()
 
 
-class PrivateFile:
-    """A file that nobody else can open."""
+def mapped(file: IO[bytes]) -> mmap.mmap:
+    """Return a new mapping of a whole private file; writing to it changes neither file nor others.
 
-    def __init__(self, stored: IO[bytes]) -> None:
-        self.stored = stored
-
-    def map(self) -> mmap.mmap:
-        """Return a new mapping of the whole file; writing to it changes neither file nor others.
-
-        It is always a new one: somebody may have written into an older one. Raises OSError.
-        """
-        mapping = mmap.mmap(self.stored.fileno(), 0, access=mmap.ACCESS_COPY)
-        start = torch.frombuffer(mapping, dtype=torch.uint8).data_ptr()
-        _ranges[mapping] = range(start, start + len(mapping))
-        return mapping
-
-
+    It is always a new one: somebody may have written into an older one. Raises OSError.
+    """
+    mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    start = torch.frombuffer(mapping, dtype=torch.uint8).data_ptr()
+    _ranges[mapping] = range(start, start + len(mapping))
+    return mapping
 
 
 class Slot(NamedTuple):
     """Where the bytes of one tensor are: `offset` counts from the start of the file."""
 
-    file: PrivateFile
+    file: IO[bytes]
     offset: int
     nbytes: int
 
@@ -54,11 +46,11 @@ class Slot(NamedTuple):
 
         It reads the file and does not map it: a mapped page counts as RAM. Raises OSError.
         """
-        self.file.stored.seek(self.offset)
+        self.file.seek(self.offset)
         buffer = bytearray(min(CHUNK_BYTES, data.numel()))
         for piece in torch.split(data, CHUNK_BYTES):
             there = memoryview(buffer)[: piece.numel()]
-            if self.file.stored.readinto(there) != piece.numel():  # type: ignore[attr-defined]
+            if self.file.readinto(there) != piece.numel():  # type: ignore[attr-defined]
                 return False
             # Eight bytes at a time if possible: 20 times faster.
             width = np.int64 if piece.numel() % 8 == 0 else np.uint8
@@ -80,8 +72,7 @@ def write(folder: Path, contents: Iterable[torch.Tensor]) -> list[Slot]:
     """
     file = tempfile.TemporaryFile(dir=folder)
     try:
-        private = PrivateFile(file)
-        slots = [Slot(private, _append(file, data), data.numel()) for data in contents]
+        slots = [Slot(file, _append(file, data), data.numel()) for data in contents]
         file.flush()
         os.fsync(file.fileno())  # a network folder may refuse only here
     except BaseException:

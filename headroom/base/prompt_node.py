@@ -64,6 +64,12 @@ def title_given(node: Node) -> str:
     return given[:MAX_TITLE] if isinstance(given, str) else ""
 
 
+def title_of(prompt: Mapping[str, Node], node_id: str) -> str:
+    """Return the title of a node, or of the node that expanded to it; without a title its class."""
+    node = prompt.get(node_id) or prompt.get(node_id.partition(".")[0]) or {}
+    return title_given(node) or str(node.get("class_type", node_id))
+
+
 def name_below(name: str, paths: ModuleType = os.path) -> str:
     """Return a name as a path that cannot leave its folder: no drive, no root, no "..".
 

@@ -36,16 +36,20 @@ def storage_bytes(tensors: Iterable[torch.Tensor]) -> dict[str, int]:
     A storage counts in full, however small the view on it: it lives as long as the view.
     Tensors without real storage (meta, unmaterialised) count as 0.
     """
-    seen: set[tuple[str, int]] = set()
     total: dict[str, int] = {}
-    for tensor in (part for whole in tensors for part in parts_of(whole)):
-        place = storage_key(tensor)
-        if place is None or place in seen:
-            continue
-        seen.add(place)
-        device = place[0]
-        total[device] = total.get(device, 0) + tensor.untyped_storage().nbytes()
+    for (device, _), nbytes in dict(storages(tensors)).items():
+        total[device] = total.get(device, 0) + nbytes
     return total
+
+
+def storages(tensors: Iterable[torch.Tensor]) -> Iterator[tuple[tuple[str, int], int]]:
+    """Yield (device name, address) and bytes of the storages behind `tensors`, if they have memory.
+
+    One that several tensors share comes several times.
+    """
+    for tensor in (part for whole in tensors for part in parts_of(whole)):
+        if (key := storage_key(tensor)) is not None:
+            yield key, tensor.untyped_storage().nbytes()
 
 
 def storage_key(tensor: torch.Tensor) -> tuple[str, int] | None:

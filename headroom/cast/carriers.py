@@ -1,7 +1,6 @@
 """Objects that carry models (CLIP, VAE, CONTROL_NET, pipelines ...) and private copies of them."""
 
 import copy
-import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,13 +9,10 @@ import torch
 from ..base.copies import Copies, follow
 from ..base.inputs import attribute
 from ..models.find import is_patcher, is_pipeline, pipeline_modules
-from .dtypes import FLOATS
+from .functions import attributes_of, reaches
+from .tensor import FLOATS
 
-DEPTH = 3
 MAX_CHAIN = 100
-
-_NOT_CARRIERS = (type, torch.Tensor, torch.nn.Module, types.FunctionType, types.MethodType,
-                 types.ModuleType)
 
 
 def carried_models(value: Any) -> list[Any]:
@@ -51,8 +47,7 @@ def _own_models(value: Any) -> Iterator[Any]:
         yield from pipeline_modules(value).values()
     elif issubclass(type(value), torch.nn.Module):
         yield value
-    elif _has_attributes(value) and not self_casting_reason(value):
-        items = list(vars(value).values())
+    elif (items := attributes_of(value)) and not self_casting_reason(value):
         patchers = [item for item in items if is_patcher(item)]
         modules = [item for item in items if isinstance(item, torch.nn.Module)]
         yield from patchers or modules
@@ -87,27 +82,7 @@ def carry(value: Any, copies: Copies, dtype: torch.dtype) -> Any:
 def _carry_attribute(item: Any, copies: Copies, dtype: torch.dtype) -> Any:
     if isinstance(item, torch.dtype):
         return dtype if item in FLOATS else item
-    if _has_attributes(item) and id(item) not in copies and _refers(item, copies, DEPTH):
+    if attributes_of(item) and id(item) not in copies and reaches(item, copies):
         return carry(item, copies, dtype)
     new = follow(item, copies)
     return copy.copy(new) if new is item and type(item) in (dict, list, set) else new
-
-
-def _refers(value: Any, copies: Copies, depth: int) -> bool:
-    """Return whether a helper object refers to an old model, directly or through other objects."""
-    if id(value) in copies:
-        return True
-    if type(value) in (list, tuple, set):
-        return any(_refers(item, copies, depth) for item in value)
-    if type(value) is dict:
-        return any(_refers(item, copies, depth) for item in value.values())
-    if depth == 0 or not _has_attributes(value):
-        return False
-    return any(_refers(item, copies, depth - 1) for item in vars(value).values())
-
-
-def _has_attributes(value: Any) -> bool:
-    """Return whether `value` is an object with attributes of its own, not a class or a model."""
-    if issubclass(type(value), _NOT_CARRIERS) or callable(attribute(value, "is_clone")):
-        return False
-    return isinstance(attribute(value, "__dict__"), dict)

@@ -17,10 +17,10 @@ from ..measure.report import Report, nothing_done
 from ..measure.snapshot import snapshot
 from ..models.find import is_patcher, is_pipeline
 from .carriers import carried_models, carry, self_casting_reason
-from .dtypes import short
 from .model import cast_module, cast_patcher
 from .result import CastModel
 from .rules import CastRules, parse_keep
+from .tensor import short
 
 Dtype = Literal["bfloat16", "float16", "float32"]
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}

@@ -11,10 +11,9 @@ from ..base.copies import Copies
 from ..base.said import said
 from ..base.tensors import storage_key
 from ..models.unmanaged import is_restore_hook
-from .dtypes import FLOATS
 from .rules import Wanted
 from .running import OUT_OF_MEMORY, drop_hooks
-from .tensor import cast_tensor
+from .tensor import FLOATS, cast_tensor
 
 
 def copy_module(

@@ -1,4 +1,4 @@
-"""Find functions that would use the original's weights in a copy.
+"""Find what would use the original's weights in a copy: functions, and objects beside the model.
 
 Python's deepcopy does not copy functions. So a `forward` that another pack wrapped, or a hook,
 would still use the original's weights. Bound methods and partials are copied with their objects.
@@ -7,7 +7,7 @@ would still use the original's weights. Bound methods and partials are copied wi
 import functools
 import gc
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import torch
@@ -46,46 +46,52 @@ def refuse_functions(module: torch.nn.Module, is_read_again: bool = False) -> No
 
 
 def reaches_a_part(value: Any, module: torch.nn.Module) -> bool:
-    """Return whether a part of `module` is reached from `value`: through functions, containers, and
-    objects in objects to a depth of DEEPEST, not through patchers."""
-    parts = {id(part) for part in module.modules()}
-    level = [value]
+    """Return whether a part of `module` is reached from `value`."""
+    return reaches(value, {id(part) for part in module.modules()})
+
+
+def reaches(value: Any, ids: Collection[int]) -> bool:
+    """Return whether an object of these `ids` is reached from `value`: through functions,
+    containers, and objects in objects to a depth of DEEPEST, not through models and patchers."""
+    level, seen = [value], set[int]()
     for _ in range(DEEPEST):
-        reached = list(_reached(level))
-        if any(id(item) in parts for item in reached):
+        reached = list(_reached(level, seen))
+        if any(id(item) in ids for item in reached):
             return True
-        level = [value for item in reached for value in _attributes(item)]
+        level = [value for item in reached for value in attributes_of(item)]
     return False
 
 
 def _has_one_over(parts: set[int], kinds: tuple[type, ...], value: Any) -> bool:
-    functions = [item for item in _reached([value, *_attributes(value)])
+    functions = [item for item in _reached([value, *attributes_of(value)], set())
                  if isinstance(item, kinds) and not is_restore_hook(item)]
-    return any(id(item) in parts for item in _reached(functions))
+    return any(id(item) in parts for item in _reached(functions, set()))
 
 
-def _attributes(value: Any) -> list[Any]:
+def attributes_of(value: Any) -> list[Any]:
     """Return the attributes of an object; none of a patcher, which always refers to its model."""
-    own = None if isinstance(value, _NO_OBJECTS) else attribute(value, "__dict__")
-    is_patcher = callable(attribute(value, "is_clone"))
-    return list(own.values()) if isinstance(own, dict) and not is_patcher else []
+    if issubclass(type(value), _NO_OBJECTS) or callable(attribute(value, "is_clone")):
+        return []
+    own = attribute(value, "__dict__")
+    return list(own.values()) if isinstance(own, dict) else []
 
 
-def _reached(values: list[Any]) -> Iterator[Any]:
-    """Yield `values` and everything that functions and containers among them refer to."""
-    seen: set[int] = set()
+def _reached(values: list[Any], seen: set[int]) -> Iterator[Any]:
+    """Yield what is not in `seen` of `values`, and everything that functions and containers among
+    them refer to; the ids of these get there."""
     stack = list(values)
     while stack:
         item = stack.pop()
         if id(item) not in seen:
             seen.add(id(item))
             yield item
-            stack += _behind(item)
+            # Not the words of a tokenizer: there are a hundred thousand.
+            stack += [one for one in _behind(item) if type(one) not in (str, int)]
 
 
 def _behind(value: Any) -> list[Any]:
     """Return what a function or container refers to; of globals only those that it names."""
-    if not isinstance(value, _FOLLOWED):
+    if not issubclass(type(value), _FOLLOWED):
         return []
     found = gc.get_referents(value)
     if isinstance(value, types.FunctionType):

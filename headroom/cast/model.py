@@ -10,12 +10,11 @@ from ..base.said import said, sentence_of
 from ..host.adapter import current_host
 from ..models.unmanaged import has_offload_hook
 from .copy_module import copy_module, update_named_dtypes
-from .dtypes import short
 from .functions import reaches_a_part, refuse_functions
 from .result import CastModel, prepare
 from .rules import CastRules, Wanted, own_dtype, wanted_dtypes
 from .running import arm
-from .tensor import CastOverflow, check_tensor
+from .tensor import CastOverflow, check_tensor, short
 
 
 def cast_module(

@@ -8,7 +8,6 @@ from torch.nn.parameter import is_lazy
 
 from ..base.copies import Copies
 from ..base.said import joined, said
-from .dtypes import short
 from .rules import (
     POSITION_TABLE,
     CastRules,
@@ -18,6 +17,7 @@ from .rules import (
     unmatched,
     wanted_dtypes,
 )
+from .tensor import short
 
 
 @dataclass

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 import torch
 
 from ..base.said import Said, said
-from .dtypes import FLOATS, short
+from .tensor import FLOATS, short
 
 # Learned tables of positions: they are small, and rounding them changes the picture.
 _POSITIONS = re.compile(r"pos(?:ition(?:al)?)?_?(?:emb|embed|embedding|enc|encoding|table|id)s?")

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from ..base.tensors import tensors_within
-from .dtypes import FLOATS, short
 from .rules import DtypeOf, is_layer, layers, own_dtype
+from .tensor import FLOATS, short
 
 # Torch's layers use the inputs that hooks return; models of these libraries cast for themselves.
 _KNOWN = ("torch", "comfy", "comfy_extras", "diffusers", "diffsynth", "transformers")

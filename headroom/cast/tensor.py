@@ -8,9 +8,14 @@ from collections.abc import Iterator
 import torch
 
 from ..base.said import said
-from .dtypes import short
 
+FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)  # what a cast changes
 PIECE_VALUES = 1 << 18
+
+
+def short(dtype: torch.dtype) -> str:
+    """Return the dtype's name without `torch.`."""
+    return str(dtype).removeprefix("torch.")
 
 
 class CastOverflow(ValueError):

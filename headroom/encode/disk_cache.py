@@ -9,7 +9,6 @@ import os
 import re
 import stat
 import time
-import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 from ..base.device import MIB
 from ..base.environment import count_of
 from ..base.stored_value import Damaged, Unstorable, from_bytes, to_bytes
-from ..base.untrusted_file import read_untrusted
+from ..base.untrusted_file import read_untrusted, write_whole
 
 log = logging.getLogger("headroom")
 
@@ -28,7 +27,7 @@ TRIM_EVERY_BYTES = 64 * MIB
 STALE_PART_SECONDS = 3600
 MAX_FILE_BYTES = 512 * MIB
 OUR_FILE = re.compile(r"[0-9a-f]{64}\.safetensors")
-OUR_PART = re.compile(r"\w+\.\d+(\.[0-9a-f]{32})?\.part")
+OUR_PART = re.compile(r"\w+\.\d+(\.[0-9a-f]{32})?\.part")  # see write_whole
 
 
 @dataclass
@@ -93,17 +92,6 @@ class EmbeddingCache:
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.safetensors"
-
-
-def write_whole(file: Path, data: bytes) -> None:
-    """Write a file, all of it or nothing; its folder is made. OSError when the disk refuses."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_name(f"file.{os.getpid()}.{uuid.uuid4().hex}.part")  # see OUR_PART
-    try:
-        part.write_bytes(data)
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def limit_bytes() -> int:

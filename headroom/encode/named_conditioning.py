@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-
 from ..base.device import MIB
 from ..base.inputs import came, shown
 from ..base.said import said, sentence_of
-from ..base.stored_value import METADATA_KEY, Damaged, Unstorable, from_bytes, to_bytes
-from ..base.untrusted_file import read_untrusted
+from ..base.stored_value import Damaged, Unstorable, from_bytes, to_bytes
+from ..base.untrusted_file import read_untrusted, write_whole
 from .conditioning import is_conditioning
-from .disk_cache import write_whole
 from .encoders import Encoder, is_encoder
 
 log = logging.getLogger("headroom")
@@ -111,8 +108,6 @@ def save(conditioning: Any, file: Path, encoders: list[Encoder]) -> None:
 def load(file: Path) -> Loaded:
     """Read a file that Save Conditioning wrote. Raises NotUsable for other files, or if missing."""
     try:
-        if not _is_ours(file):
-            raise Damaged("it has another header")
         value = from_bytes(read_untrusted(file, MAX_FILE_BYTES), KEY)
         loaded = Loaded(value["conditioning"], value["encoders"])
     except FileNotFoundError as error:
@@ -120,19 +115,12 @@ def load(file: Path) -> Loaded:
             "Load Conditioning expects a file {file} in {folder}, but there is none: choose "
             "another name, or save it first.",
             file=shown(file.name), folder=str(file.parent))) from error
-    except (OSError, SafetensorError, Damaged, KeyError, TypeError) as error:
+    except (OSError, Damaged, KeyError, TypeError) as error:
         raise NotUsable(_not_ours(file)) from error
     sound = isinstance(loaded.encoders, list) and all(map(is_encoder, loaded.encoders))
     if not sound or not is_conditioning(loaded.conditioning):
         raise NotUsable(_not_ours(file))
     return loaded
-
-
-def _is_ours(file: Path) -> bool:
-    """Return whether the header says that it is ours; only the header of a foreign file is read."""
-    read_untrusted(file, MAX_FILE_BYTES, most=0)  # no FIFO, for which the library would wait
-    with safe_open(file, framework="np") as opened:
-        return METADATA_KEY in (opened.metadata() or {})
 
 
 def _not_ours(file: Path) -> str:

@@ -1,7 +1,6 @@
 """Save and Load Conditioning in a running ComfyUI: the folder, the encoder and the warnings."""
 
 import logging
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +8,16 @@ from ..base.device import mib_text
 from ..base.file_identity import identity_of
 from ..host.adapter import host_registry
 from ..host.features import lost
+from ..measure.journal import executing_node
 from .encode import conditioning_bytes
 from .encoders import Encoder, encoders_above, is_made_of, loaders_in, name_of
 from .named_conditioning import Loaded, NotUsable, file_of, load, names_in, save
 
 log = logging.getLogger("headroom")
 
-MAX_REMEMBERED = 100
-# Files that nodes wrote, by (prompt, node): the items of a list must not overwrite each other.
-_written: OrderedDict[tuple[str | None, str], list[Path]] = OrderedDict()
+# Files that nodes of the prompt that runs wrote, by (prompt, node): the items of a list must not
+# overwrite each other.
+_written: dict[tuple[str | None, str | None], list[Path]] = {}
 
 
 def names() -> list[str]:
@@ -33,11 +33,9 @@ def save_named(conditioning: Any, name: str, graph: Any) -> tuple[Path, str]:
     """
     if why := lost("files"):
         return Path(), why
-    from ..host import graph as host_graph
-
-    prompt_id, node_id, _ = host_graph.place()
+    prompt_id, node_id = executing_node()
     file = _free_file(file_of(_folder(), name), (prompt_id, node_id))
-    encoders = _encoders(graph, node_id)
+    encoders = _encoders(graph, node_id or "")
     earlier = _encoders_in(file)
     save(conditioning, file, encoders)
     text = f"{file.stem}: {mib_text(conditioning_bytes(conditioning))} by {name_of(encoders)}"
@@ -91,12 +89,11 @@ def _folder() -> Path:
     return host_files.conditioning_folder()
 
 
-def _free_file(file: Path, place: tuple[str | None, str]) -> Path:
+def _free_file(file: Path, place: tuple[str | None, str | None]) -> Path:
     """Return the file itself, or one with a number if this node wrote it already in this prompt."""
+    for earlier in [one for one in _written if one[0] != place[0]]:
+        del _written[earlier]
     written = _written.setdefault(place, [])
-    _written.move_to_end(place)
-    while len(_written) > MAX_REMEMBERED:
-        _written.popitem(last=False)
     number, found = 1, file
     while found in written:
         number += 1

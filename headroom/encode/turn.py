@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..base.inputs import expect_choice
-from ..host.features import lost
+from ..host.adapter import current_host
 from .cache_key import EmbeddingLookup, look_up
 from .encode import Encoded, encode_to_cpu
 
@@ -78,8 +78,6 @@ def run(
 
 def _place() -> tuple[str | None, str, int]:
     """Return (prompt id, node id, index in the list) of the node that runs in this thread."""
-    if lost("files"):
-        return None, "", 0
-    from ..host import graph as host_graph
-
-    return host_graph.place()
+    host = current_host()
+    prompt_id, node_id, index = (None, None, 0) if host is None else host.executing_node()
+    return prompt_id, node_id or "", index

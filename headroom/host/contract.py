@@ -182,7 +182,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy_execution.graph.DynamicPrompt": ("get_original_prompt()",),
         "execution": (
             "CacheSet", "IsChangedCache(_, _, _)", "validate_prompt(_, _, _)",
-            "execute(..., caches=_)", "?execute(..., current_item=_)",
+            "?execute(..., current_item=_)",
         ),
         "execution.CacheSet": ("outputs",),
         "execution.IsChangedCache": ("get(_)",),

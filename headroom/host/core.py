@@ -215,10 +215,15 @@ def _paths_in(value: Any) -> list[Path]:
 # ---------------------------------------------------------------- execution
 
 
-def executing_node() -> tuple[str | None, str | None]:
-    """Return (prompt id, node id) of the node that runs in this thread; Nones outside one."""
+def executing_node() -> tuple[str | None, str | None, int]:
+    """Return (prompt id, node id, index in its list of inputs) of this thread's node.
+
+    Outside of a node (None, None, 0).
+    """
     context = get_executing_context()
-    return (context.prompt_id, context.node_id) if context is not None else (None, None)
+    if context is None:
+        return None, None, 0
+    return context.prompt_id, context.node_id, context.list_index or 0
 
 
 def request_cache_reset() -> None:

@@ -19,12 +19,12 @@ ValueOf = Callable[[str], "Value | None"]
 _registered: Any = None
 
 
-def values_of(caches: Any, prompt_id: str, prompt: Mapping[str, Any]) -> ValueOf:
+def values_of(prompt_id: str, prompt: Mapping[str, Any]) -> ValueOf:
     """Return a function that returns the value of a node of `prompt`; None for an uncached node.
 
     It costs as much as ComfyUI needs to look the prompt up in its cache.
     """
-    entry_of = entries_of(caches, prompt_id, prompt)
+    entry_of = entries_of(prompt_id, prompt)
 
     def value_of(node_id: str) -> Value | None:
         found = entry_of(node_id)
@@ -33,9 +33,9 @@ def values_of(caches: Any, prompt_id: str, prompt: Mapping[str, Any]) -> ValueOf
     return value_of
 
 
-def turn_values(caches: Any, prompt_id: str, nodes: Collection[str]) -> Iterator[Value]:
+def turn_values(prompt_id: str, nodes: Collection[str]) -> Iterator[Value]:
     """Yield the values that turns of loops left in the cache, if these nodes show them."""
-    for shown, key, entry in turns_of(caches, prompt_id):
+    for shown, key, entry in turns_of(prompt_id):
         # Under a key that is different each time, nothing can be found again.
         if shown in nodes and not cache_provider._contains_self_unequal(key):
             if (value := _value(key, entry)) is not None:

@@ -90,14 +90,6 @@ def running_prompt() -> tuple[Mapping[str, Any], str] | None:
     return None
 
 
-def place() -> tuple[str | None, str, int]:
-    """Return (prompt id, node id, index in its list of inputs) of the node in this thread."""
-    context = get_executing_context()
-    if context is None:
-        return None, "", 0
-    return context.prompt_id, context.node_id, context.list_index or 0
-
-
 # ---------------------------------------------------------------- encoding
 
 

@@ -1,13 +1,11 @@
 """What ComfyUI's node cache has now: which nodes of a prompt would not run again.
 
-ComfyUI gives no access to its cache, so it is read from the frame that handles a node's error. What
-it has is looked up as ComfyUI does, by its own keys, which contain the present change mark of each
-node (IS_CHANGED, fingerprint_inputs).
+What it has is looked up as ComfyUI does, by its own keys, which contain the present change mark of
+each node (IS_CHANGED, fingerprint_inputs).
 """
 
 import asyncio
 import logging
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,17 +15,12 @@ from comfy_execution.graph import DynamicPrompt
 from comfy_execution.progress import get_progress_state
 from server import PromptServer
 
+from .packs import cache_sets
 from .types import Cached, asked_about
 
 log = logging.getLogger("headroom")
 
-CACHES, NODE = "caches", "current_item"  # their names in ComfyUI's function for one node
-
-
-def caches_of(error: BaseException) -> "weakref.ref[Any] | None":
-    """Return the caches of the executor that handles `error`; None if they cannot be found."""
-    found = _executor_names(error)
-    return weakref.ref(found[CACHES]) if found else None
+NODE = "current_item"  # its name in ComfyUI's function for one node
 
 
 def node_of(error: BaseException) -> str | None:
@@ -35,34 +28,25 @@ def node_of(error: BaseException) -> str | None:
 
     For a node in a loop ComfyUI's history names the loop's begin node instead.
     """
-    found = _executor_names(error).get(NODE)
-    return found if isinstance(found, str) else None
-
-
-def _executor_names(error: BaseException) -> Mapping[str, Any]:
-    """Return the local variables of ComfyUI's function for one node, which handles `error`."""
     trace = error.__traceback__
     while trace is not None:
         frame = trace.tb_frame
-        if CACHES in frame.f_code.co_varnames:
-            names = frame.f_locals
-            if isinstance(names.get(CACHES), execution.CacheSet):
-                return names
+        if frame.f_globals is vars(execution) and NODE in frame.f_code.co_varnames:
+            found = frame.f_locals.get(NODE)
+            return found if isinstance(found, str) else None
         trace = trace.tb_next
-    return {}
+    return None
 
 
-def cached_now(
-    caches: "weakref.ref[Any] | None", prompt_id: str, prompt: Mapping[str, Any]
-) -> Cached | None:
+def cached_now(prompt_id: str, prompt: Mapping[str, Any]) -> Cached | None:
     """Return what the cache has of `prompt`; None if that cannot be found out.
 
     It costs as much as ComfyUI needs to look up a prompt: some nodes read files for change marks.
     """
-    if caches is None:
+    if not cache_sets():
         return None
     try:
-        nodes, keys, cache = _looked_up(caches, prompt_id, prompt)
+        nodes, keys, cache = _looked_up(prompt_id, prompt)
     except Exception:
         log.exception("[Headroom] ComfyUI's node cache cannot be read")
         return None
@@ -72,10 +56,10 @@ def cached_now(
 
 
 def entries_of(
-    caches: "weakref.ref[Any] | None", prompt_id: str, prompt: Mapping[str, Any]
+    prompt_id: str, prompt: Mapping[str, Any]
 ) -> Callable[[str], tuple[Any, Any] | None]:
     """Return functions for the key and the entry of a node of `prompt`; None if none is cached."""
-    _, keys, cache = _looked_up(caches, prompt_id, prompt)
+    _, keys, cache = _looked_up(prompt_id, prompt)
 
     def entry_of(node_id: str) -> tuple[Any, Any] | None:
         key = None if keys is None else keys.get_data_key(node_id)
@@ -85,16 +69,14 @@ def entries_of(
     return entry_of
 
 
-def turns_of(
-    caches: "weakref.ref[Any] | None", prompt_id: str
-) -> list[tuple[str, Any, Any]]:
+def turns_of(prompt_id: str) -> list[tuple[str, Any, Any]]:
     """Return (node on the canvas, key, entry) of each cached node that another node expanded to.
 
     Only for the last prompt, and not with --cache-classic, where no provider is asked for them.
     """
-    outputs: Any = getattr(caches() if caches is not None else None, "outputs", None)
-    keys, registry = getattr(outputs, "cache_key_set", None), get_progress_state()
-    if keys is None or registry.prompt_id != prompt_id or _will_be_emptied():
+    outputs, registry = _outputs(), get_progress_state()
+    keys = getattr(outputs, "cache_key_set", None)
+    if keys is None or registry.prompt_id != prompt_id:
         return []
     prompt, cache = registry.dynprompt, outputs.cache
     made = [one for one in keys.all_node_ids() if prompt.get_parent_node_id(one) is not None]
@@ -103,16 +85,16 @@ def turns_of(
 
 
 def _looked_up(
-    caches: "weakref.ref[Any] | None", prompt_id: str, prompt: Mapping[str, Any]
+    prompt_id: str, prompt: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Any, Mapping[Any, Any]]:
     """Return the prompt's nodes with change marks, their keys, and what is cached by key."""
-    work = _look(caches() if caches is not None else None, prompt_id, prompt)
+    work = _look(prompt_id, prompt)
     with ThreadPoolExecutor(1) as thread:  # this thread may run the event loop of a prompt
         return thread.submit(asyncio.run, work).result()
 
 
 async def _look(
-    caches: Any, prompt_id: str, prompt: Mapping[str, Any]
+    prompt_id: str, prompt: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Any, Mapping[Any, Any]]:
     asked_about.set(prompt)
     nodes = {node_id: {key: value for key, value in node.items() if key != "is_changed"}
@@ -121,7 +103,7 @@ async def _look(
     asked = execution.IsChangedCache(prompt_id, dynamic, None)
     for node_id in nodes:
         await asked.get(node_id)
-    outputs: Any = None if caches is None or _will_be_emptied() else caches.outputs
+    outputs = _outputs()
     if not hasattr(outputs, "key_class"):  # emptied, or never filled
         return nodes, None, {}
     keys = outputs.key_class(dynamic, list(nodes), asked)
@@ -129,9 +111,12 @@ async def _look(
     return nodes, keys, outputs.cache
 
 
-def _will_be_emptied() -> bool:
-    """Return whether somebody has asked to empty the cache (POST /free does)."""
-    return bool(PromptServer.instance.prompt_queue.get_flags(reset=False).get("free_memory"))
+def _outputs() -> Any:
+    """Return the cache of nodes' results; None if there is none, or if somebody has asked to empty
+    it (POST /free does)."""
+    found = cache_sets()
+    is_asked = PromptServer.instance.prompt_queue.get_flags(reset=False).get("free_memory")
+    return None if is_asked or not found else found[0].outputs
 
 
 def shown_nodes(prompt_id: str, node_ids: Iterable[str]) -> dict[str, str]:

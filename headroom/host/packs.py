@@ -42,7 +42,7 @@ def node_objects() -> list[Any]:
 
     It walks once over all objects of the process, in C.
     """
-    return [value for which in ("objects", "outputs") for caches in _cache_sets()
+    return [value for which in ("objects", "outputs") for caches in cache_sets()
             for _, _, value in _kept(getattr(caches, which, None))]
 
 
@@ -52,20 +52,20 @@ def cached_results() -> list[tuple[str | None, str | None, Any]]:
     Node and class are None for results of earlier prompts, whose nodes the cache no longer knows.
     It walks once over all objects of the process, in C.
     """
-    return [found for caches in _cache_sets() for found in _kept(getattr(caches, "outputs", None))]
+    return [found for caches in cache_sets() for found in _kept(getattr(caches, "outputs", None))]
 
 
-def _cache_sets() -> list[Any]:
-    """Return ComfyUI's caches.
+def cache_sets() -> list[Any]:
+    """Return ComfyUI's caches, those of the server's executor first.
 
-    The garbage collector does not list those that existed when the server began to serve, because
-    it was told to skip all older objects (`settle` in base/living.py). They belong to the executor,
-    a local variable of the function that runs prompts, whose thread never leaves that function.
+    That is a local variable of the function that runs prompts, whose thread never leaves it. The
+    garbage collector does not list caches that existed when the server began to serve, because it
+    was told to skip all older objects (`settle` in base/living.py).
     """
     kind = getattr(execution, "CacheSet", None)
     if kind is None:
         return []
-    found = living(kind)
+    found: list[Any] = []
     for frame in sys._current_frames().values():
         at: FrameType | None = frame
         while at is not None:
@@ -73,7 +73,7 @@ def _cache_sets() -> list[Any]:
                 held = [getattr(value, "caches", None) for value in list(at.f_locals.values())]
                 found += [caches for caches in held if isinstance(caches, kind)]
             at = at.f_back
-    return list({id(one): one for one in found}.values())
+    return list({id(one): one for one in [*found, *living(kind)]}.values())
 
 
 def _kept(cache: Any) -> Iterator[tuple[str | None, str | None, Any]]:

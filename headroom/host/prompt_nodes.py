@@ -14,7 +14,6 @@ class PromptNodes:
 
     def __init__(self, dynamic_prompt: Any) -> None:
         self._prompt = dynamic_prompt
-        self._async_classes: dict[str, bool] = {}
 
     def has(self, node_id: str) -> bool:
         return bool(self._prompt.has_node(node_id))
@@ -32,13 +31,11 @@ class PromptNodes:
             title=title_given(node) or str(names.get(class_type, class_type)),
             display_node_id=self._prompt.get_display_node_id(node_id),
             parent_node_id=self._prompt.get_parent_node_id(node_id),
-            is_async=self._is_async(class_type),
+            is_async=_is_async(class_type),
         )
 
-    def _is_async(self, class_type: str) -> bool:
-        """Return whether the node's function is a coroutine, so that others may run meanwhile."""
-        if class_type not in self._async_classes:
-            found = core_nodes.NODE_CLASS_MAPPINGS.get(class_type)
-            function = getattr(found, str(getattr(found, "FUNCTION", "")), None)
-            self._async_classes[class_type] = inspect.iscoroutinefunction(function)
-        return self._async_classes[class_type]
+
+def _is_async(class_type: str) -> bool:
+    """Return whether the node's function is a coroutine, so that others may run meanwhile."""
+    found = core_nodes.NODE_CLASS_MAPPINGS.get(class_type)
+    return inspect.iscoroutinefunction(getattr(found, str(getattr(found, "FUNCTION", "")), None))

@@ -13,7 +13,6 @@ from comfy_execution.progress import get_progress_state
 from server import PromptServer
 
 from .node_cache import cached_now as cached_now
-from .node_cache import caches_of as caches_of
 from .node_cache import change_marks as change_marks
 from .node_cache import node_of as node_of
 from .node_cache import shown_nodes as shown_nodes

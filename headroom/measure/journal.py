@@ -95,10 +95,8 @@ def listen(listener: Callable[[Entry], None]) -> None:
 def executing_node() -> tuple[str | None, str | None]:
     """Return (prompt id, node id) of the node that runs in this thread; Nones outside one."""
     host = current_host()
-    if host is None:
-        return None, None
-    found: tuple[str | None, str | None] = host.executing_node()
-    return found
+    prompt_id, node_id, _ = (None, None, 0) if host is None else host.executing_node()
+    return prompt_id, node_id
 
 
 def note_action(action: str, freed_mib: float | None, text: str) -> None:

@@ -21,18 +21,15 @@ class CardProcess(NamedTuple):
 def card_memory(device: torch.device) -> tuple[int, int] | None:
     """Return (free, total) bytes of the card behind `device`; None if NVML cannot tell.
 
-    If the driver tells (`nvmlMemory_v2_t`), total is without the memory that driver and firmware
-    keep for themselves, as CUDA counts it.
+    CUDA counts some hundred MiB less in total: what driver and firmware keep for themselves.
     """
-    info = _ask(device, _memory_info)
-    if info is None:
-        return None
-    return int(info.free), int(info.total) - int(getattr(info, "reserved", 0))
+    info = _ask(device, lambda nvml, card: nvml.nvmlDeviceGetMemoryInfo(card))
+    return None if info is None else (int(info.free), int(info.total))
 
 
 def card_name(device: torch.device) -> str | None:
     """Return the product name of the card behind `device`; None if NVML cannot tell."""
-    return _ask(device, lambda nvml, card: _text(nvml.nvmlDeviceGetName(card)))
+    return _ask(device, lambda nvml, card: str(nvml.nvmlDeviceGetName(card)))
 
 
 def card_processes(device: torch.device) -> list[CardProcess]:
@@ -76,17 +73,3 @@ def _card(nvml: Any, device: torch.device) -> Any | None:
     properties = told(torch.cuda.get_device_properties, device) if is_started("cuda") else None
     uuid = getattr(properties, "uuid", None)
     return None if uuid is None else nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}".encode())
-
-
-def _memory_info(nvml: Any, card: Any) -> Any:
-    version = getattr(nvml, "nvmlMemory_v2", None)
-    if version is not None:
-        try:
-            return nvml.nvmlDeviceGetMemoryInfo(card, version=version)
-        except nvml.NVMLError:
-            pass  # a driver older than this structure
-    return nvml.nvmlDeviceGetMemoryInfo(card)
-
-
-def _text(name: str | bytes) -> str:
-    return name.decode() if isinstance(name, bytes) else name

@@ -18,7 +18,7 @@ import torch
 from ..base.device import MIB, in_mib, stays
 from ..base.inputs import attribute
 from ..base.said import Said, said
-from ..base.tensors import module_tensors, parts_of, storage_key
+from ..base.tensors import module_tensors, storages
 from ..host.adapter import current_host
 from ..host.borrowed import borrowed
 from ..host.features import lost
@@ -87,8 +87,7 @@ def _foreign(host: Any, patchers: list[Any]) -> list[Foreign]:
     packs = pack_modules()
     names = {module.__name__: pack for pack, modules in packs.items() for module in modules}
     loaded = [entry.model.model for entry in host.loaded_entries() if entry.model is not None]
-    seen = {key for module in (*loaded, *_kept(patchers)) for _, tensor in module_tensors(module)
-            for part in parts_of(tensor) if (key := storage_key(part))}
+    seen = {key for module in (*loaded, *_kept(patchers)) for key, _ in _storages(module)}
     held: dict[str | None, tuple[list[str], int]] = {}
 
     def count(pack: str | None, module: torch.nn.Module) -> None:
@@ -142,14 +141,13 @@ def _beside_models(host: Any, now: Snapshot) -> int:
 
 def _bytes_of(module: torch.nn.Module, seen: set[tuple[str, int]]) -> int:
     """Return the bytes on devices of storages that are not in `seen`, and put them there."""
-    total = 0
-    for tensor in (part for _, whole in module_tensors(module) for part in parts_of(whole)):
-        if tensor.device.type not in ("cpu", "meta"):
-            key = storage_key(tensor)
-            if key is not None and key not in seen:
-                seen.add(key)
-                total += tensor.untyped_storage().nbytes()
-    return total
+    new = {key: size for key, size in _storages(module) if key[0] != "cpu" and key not in seen}
+    seen.update(new)
+    return sum(new.values())
+
+
+def _storages(module: torch.nn.Module) -> Iterator[tuple[tuple[str, int], int]]:
+    return storages(tensor for _, tensor in module_tensors(module))
 
 
 def things_in(

@@ -21,7 +21,7 @@ from ..base.cgroup import cgroup_memory
 from ..base.device import MIB, in_mib
 from ..base.living import living
 from ..base.ram import python_heap_bytes, ram_pressure, swap_bytes
-from ..base.tensors import module_tensors, parts_of, storage_key
+from ..base.tensors import module_tensors, storages
 from ..host.adapter import current_host
 from ..host.borrowed import borrowed
 from ..host.features import lost
@@ -174,10 +174,9 @@ def _storages(thing: Any) -> Iterator[tuple[int, int]]:
         for _, tensor in module_tensors(thing):
             yield from _storages(tensor)
     elif isinstance(thing, torch.Tensor):
-        for part in parts_of(thing):
-            key = storage_key(part)
-            if key is not None and key[0] == "cpu":
-                yield key[1], part.untyped_storage().nbytes()
+        for (device, address), size in storages([thing]):
+            if device == "cpu":
+                yield address, size
     elif isinstance(thing, np.ndarray):
         while isinstance(thing.base, np.ndarray):
             thing = thing.base

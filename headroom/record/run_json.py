@@ -106,7 +106,7 @@ def error_json(run: Run, error: NodeError) -> Json:
         "error": first_line(error.kind, error.text),
         "means": None if row is None else {
             "id": row.id, "family": row.family, "retry": row.retry,
-            "what": _told(row.meaning()), "why": _told(row.reason()),
+            "what": _told(row.what), "why": _told(row.why),
             "do": [_told(phrase) for phrase in row.advice(has_flag)],
         },
     }

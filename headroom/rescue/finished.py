@@ -27,7 +27,7 @@ from ..base.node_types import Registry
 from ..base.ram import ram_room_bytes
 from ..base.stored_value import Damaged, Unstorable, from_bytes, to_bytes
 from ..base.tensors import tensors_within
-from ..base.untrusted_file import read_untrusted
+from ..base.untrusted_file import read_untrusted, write_whole
 from ..host.features import comfyui_version
 from .setup import RerunSetup
 
@@ -51,14 +51,14 @@ class Finished:
     folder_of: Callable[[str], Path | None]
     limit_bytes: int  # for each prompt; and half of the disk at most
 
-    def keep(self, prompt_id: str, setup: RerunSetup, caches: Any, failed_id: str) -> None:
+    def keep(self, prompt_id: str, setup: RerunSetup, failed_id: str) -> None:
         """Write what the rerun of this id takes from the cache; a failure is one warning.
 
         `failed_id`: the prompt that it repeats. It costs the bytes of the outputs on disk, and RAM
         of three times the largest output while it writes.
         """
         folder = self.folder_of(prompt_id)
-        if folder is None or caches is None or not setup.cached:
+        if folder is None or not setup.cached:
             return
         prompt = setup.guarded.prompt
         graph = Graph(prompt, self.registry)
@@ -68,8 +68,8 @@ class Finished:
             # The other half of the disk is for what ComfyUI saves.
             room = shutil.disk_usage(folder.parents[1]).free // 2
             _Writing(folder, min(self.limit_bytes, room), self._mark(prompt)).write(
-                graph, setup, self.host.values_of(caches, prompt_id, prompt),
-                self.host.turn_values(caches, failed_id, turns))
+                graph, setup, self.host.values_of(prompt_id, prompt),
+                self.host.turn_values(failed_id, turns))
         except Exception:  # of any pack: it must not cost the rerun
             log.warning("[Headroom] finished outputs are not kept on disk for the rerun",
                         exc_info=True)
@@ -138,10 +138,7 @@ class _Writing:
             return False
         if len(data) > self.left_bytes:
             return False
-        self.folder.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        part.write_bytes(data)
-        part.replace(path)
+        write_whole(path, data)
         self.left_bytes -= len(data)
         self.count += 1
         return True

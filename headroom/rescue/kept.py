@@ -23,7 +23,6 @@ class Running:
     sensitive: Mapping[str, Any]  # keys for paid services, which ComfyUI's history does not store
     heard: SeenError | None = None
     left_out: set[str] = field(default_factory=set)  # nodes without a part of their work
-    caches: Any = None  # of the executor; see host/node_cache.py
     refusal: str = ""  # of one of our nodes; ComfyUI logs each error twice
     is_decided: threading.Event = field(default_factory=threading.Event)
 
@@ -41,7 +40,6 @@ class Running:
         cause = out_of_memory_behind(error)
         if cause is None:
             return
-        self.caches = host.caches_of(error) or self.caches
         if self.heard is None or self.heard.text != str(cause):
             self.heard = SeenError.of(cause, executing_node()[1], models())
         if (node_id := host.node_of(error)) is not None:
@@ -65,7 +63,6 @@ class Kept:
     failure: FailedPrompt
     text: str
     sensitive: Mapping[str, Any] = field(default_factory=dict)
-    caches: Any = None
     rescued_as: str | None = None
     has_run_again: bool = False
     is_queued: threading.Event = field(default_factory=threading.Event)  # clear before

@@ -16,8 +16,8 @@ from ..base.ram import ram_room_bytes
 from ..base.said import Refused, said_json
 from ..measure.snapshot import rss_bytes
 from ..record.ticker import Ticker
-from .left_queues import STARTING_SECONDS, LeftQueue, left_queues, one_at_a_time
-from .queue_file import DatabaseError, KeptPrompt, QueueFile, Sample, new_file
+from .left_queues import LeftQueue, left_queues
+from .queue_file import HAS_SQLITE, DatabaseError, KeptPrompt, QueueFile, Sample, new_file
 from .settings import Queue, own_part
 from .words import nothing_left, sentence_about
 
@@ -47,12 +47,14 @@ class KeptQueue:
         self._is_told = False
         self._last = Sample(0.0, None, 0, 0)
         self._ticker = Ticker(self.look, "headroom queue", LOOK_SECONDS)
-        if wish == "off":
+        if wish != "off" and not HAS_SQLITE:
+            self._wish = "off"
+            self._fails(OSError("this Python was compiled without SQLite"))
+        if self._wish == "off":
             return
         try:
-            with one_at_a_time(folder, STARTING_SECONDS):
-                self._left = left_queues(folder)
-                self._file = new_file(folder)
+            self._left = left_queues(folder)
+            self._file = new_file(folder)
         except (OSError, DatabaseError) as error:
             self._fails(error)
 
@@ -84,8 +86,7 @@ class KeptQueue:
 
     def _make_file(self) -> None:
         try:
-            with one_at_a_time(self._folder):
-                self._file = new_file(self._folder)
+            self._file = new_file(self._folder)
         except (OSError, DatabaseError) as error:
             self._fails(error)
 

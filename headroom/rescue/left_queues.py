@@ -1,28 +1,16 @@
 """What servers left that have ended: the files of their queues that no process has locked."""
 
-import contextlib
 import logging
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from .queue_file import (
-    ENDING,
-    OUTPUTS,
-    DatabaseError,
-    ErrorOfNow,
-    KeptPrompt,
-    QueueFile,
-    Sample,
-    opened,
-)
+from .queue_file import ENDING, OUTPUTS, DatabaseError, ErrorOfNow, KeptPrompt, QueueFile, Sample
 
 log = logging.getLogger("headroom")
 
 DAMAGED = ".damaged"
-STARTING, STARTING_SECONDS = "starting.lock", 5.0
 
 
 class LeftQueue(NamedTuple):
@@ -34,24 +22,11 @@ class LeftQueue(NamedTuple):
     ended_at: float  # seconds since the epoch, by the last entry of its file
 
 
-@contextlib.contextmanager
-def one_at_a_time(folder: Path, wait_seconds: float = 0.0) -> Iterator[None]:
-    """Make the folder, and keep out other servers that start: to them a file that is not locked yet
-    would look as if a server had left it empty. Raises OSError, DatabaseError.
-
-    On a network drive without locks this has no effect.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.closing(opened(folder / STARTING, wait_seconds)) as lock:
-        lock.execute("BEGIN EXCLUSIVE")
-        yield
-
-
 def left_queues(folder: Path) -> list[LeftQueue]:
     """Return what ended servers left; the one that ended last is the last. Raises OSError.
 
-    Files of running servers stay, and those that cannot be opened now; empty ones are deleted,
-    damaged ones renamed with a warning.
+    Files of running servers stay, and those that cannot be opened now; those without prompts are
+    deleted, damaged ones renamed with a warning.
     """
     found = [left for path in sorted(folder.glob(f"*{ENDING}")) if (left := _left(path))]
     for outputs in folder.glob(f"*{OUTPUTS}"):
@@ -63,7 +38,9 @@ def left_queues(folder: Path) -> list[LeftQueue]:
 def _left(path: Path) -> LeftQueue | None:
     file = None
     try:
-        written_at = path.stat().st_mtime
+        status = path.stat()
+        if not status.st_size:
+            return None  # of a server that is just starting and has not locked it yet
         file = QueueFile(path)
         prompts, samples = file.prompts(), file.samples()
     except (OSError, ValueError, TypeError, RecursionError, DatabaseError) as error:
@@ -77,7 +54,7 @@ def _left(path: Path) -> LeftQueue | None:
     if not prompts:
         file.remove()
         return None
-    return LeftQueue(file, prompts, samples, samples[-1].at if samples else written_at)
+    return LeftQueue(file, prompts, samples, samples[-1].at if samples else status.st_mtime)
 
 
 def _set_aside(path: Path, error: Exception) -> None:

@@ -23,6 +23,7 @@ try:
     import sqlite3
 except ImportError:  # a Python that was compiled without SQLite
     sqlite3 = None  # type: ignore[assignment]
+HAS_SQLITE = sqlite3 is not None
 DatabaseError: type[Exception] = OSError if sqlite3 is None else sqlite3.Error
 # Not of the data: a locked file, a full or read-only disk, too many open files.
 ErrorOfNow: type[Exception] = OSError if sqlite3 is None else sqlite3.OperationalError
@@ -74,7 +75,7 @@ class QueueFile:
         self._outputs = path.with_suffix(OUTPUTS)
         self._kept: dict[str, bool] = {}  # the ids in the file, and whether each runs
         self._noted = 0
-        self._base = opened(path)
+        self._base = sqlite3.connect(path, timeout=0.0, check_same_thread=False)  # for any thread
         try:
             for setting in SETTINGS:
                 self._base.execute(f"PRAGMA {setting}")
@@ -194,13 +195,7 @@ def _content(text: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     return WithGuards(prompt, stands_for) if stands_for else prompt, extra_data, outputs
 
 
-def opened(path: Path, lock_seconds: float = 0.0) -> "sqlite3.Connection":
-    """Return an open database, for any thread; it waits so long for a lock of others."""
-    if sqlite3 is None:
-        raise OSError("this Python was compiled without SQLite")
-    return sqlite3.connect(path, timeout=lock_seconds, check_same_thread=False)
-
-
 def new_file(folder: Path) -> QueueFile:
-    """Make a file for this process. Raises DatabaseError."""
+    """Make the folder, and in it a file for this process. Raises OSError, DatabaseError."""
+    folder.mkdir(parents=True, exist_ok=True)
     return QueueFile(folder / f"{uuid.uuid4().hex}{ENDING}")

@@ -173,9 +173,7 @@ class Rescue:
     # ---------------------------------------------------- the decision
 
     def _decide(self, failure: FailedPrompt, running: Running) -> Rerun | None:
-        kept = self._book.keep(
-            Kept(failure, words.what_failed(failure), running.sensitive, running.caches)
-        )
+        kept = self._book.keep(Kept(failure, words.what_failed(failure), running.sensitive))
         if (first := self._book.first(failure.prompt_id)) is not None:
             kept.text = words.failed_twice(failure, first.failure)
             self._tell(kept)
@@ -217,7 +215,7 @@ class Rescue:
         own = {**own_part(failure.extra_data), "rescued_from": failure.prompt_id}
         try:
             if self.finished is not None:
-                self.finished.keep(rerun.prompt_id, rerun.setup, kept.caches, failure.prompt_id)
+                self.finished.keep(rerun.prompt_id, rerun.setup, failure.prompt_id)
             self.host.put_first(
                 failure.number, rerun.prompt_id, rerun.setup.guarded.prompt,
                 {**failure.extra_data, "headroom": own}, rerun.setup.outputs, kept.sensitive,
@@ -227,7 +225,7 @@ class Rescue:
         self._tell(kept)
 
     def _setup(self, kept: Kept) -> RerunSetup:
-        return setup_of(kept.failure, kept.caches, self.host, self.registry)
+        return setup_of(kept.failure, self.host, self.registry)
 
     def _from_history(self, prompt_id: str) -> Kept:
         entry = self.host.history_entry(prompt_id)

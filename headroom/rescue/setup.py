@@ -21,8 +21,8 @@ SEEDS = ("seed", "noise_seed")
 @dataclass(frozen=True)
 class WhatRuns:
     """Node ids. `again`: finished nodes that will run once more. `differing`: those of them whose
-    result may be different. `is_known`: ComfyUI's cache could be read; else `again` has only those
-    that the cache never keeps. `turns`: nodes in loops of which finished turns are in the cache.
+    result may be different. `is_known`: ComfyUI's cache could be read; else it is taken to have
+    every finished node. `turns`: nodes in loops of which finished turns are in the cache.
     """
 
     again: tuple[str, ...]
@@ -39,11 +39,11 @@ class RerunSetup(NamedTuple):
     cached: frozenset[str]
 
 
-def setup_of(failure: FailedPrompt, caches: Any, host: Any, registry: Registry) -> RerunSetup:
+def setup_of(failure: FailedPrompt, host: Any, registry: Registry) -> RerunSetup:
     """Return the prompt with guards, except where a guard would cost a node its cached result."""
     graph = Graph(copy.deepcopy(failure.prompt), registry)  # ComfyUI changes what it runs
-    seen: Cached | None = host.cached_now(caches, failure.prompt_id, graph.nodes)
-    cached = probably_cached(failure, graph) if seen is None else seen.nodes - failure.wrong
+    seen: Cached | None = host.cached_now(failure.prompt_id, graph.nodes)
+    cached = failure.finished if seen is None else seen.nodes - failure.wrong
     # A guard before the failed node changes the cache key of all nodes after it, also in the first
     # turns of a loop, whose nodes had finished.
     cached = cached - graph.below(failure.node_id)
@@ -66,15 +66,6 @@ def unfinished(graph: Graph, failed: str, cached: Collection[str]) -> set[str]:
     switch has finished without the branch that it did not take.
     """
     return (set(graph.nodes) - set(graph.above(*cached))) | ({failed} & set(graph.nodes))
-
-
-def probably_cached(failure: FailedPrompt, graph: Graph) -> frozenset[str]:
-    """Return what ComfyUI should have in its cache: finished nodes whose results it keeps.
-
-    It never keeps a node whose change mark is NaN, nor any node after that.
-    """
-    never = [node_id for node_id, mark in failure.marks.items() if not is_same_mark(mark, mark)]
-    return failure.finished - graph.below(*never)
 
 
 def what_runs(

@@ -1,12 +1,11 @@
 """The sentences about reruns, and about the queue that a server left when it ended."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ..base.device import MIB
 from ..base.error_table import Row
 from ..base.graph import Wire
-from ..base.prompt_node import title_given
+from ..base.prompt_node import title_of
 from ..base.said import Said, joined, said
 from ..host.adapter import has_flag
 from .failed_prompt import FailedPrompt
@@ -50,7 +49,7 @@ def _cost(failure: FailedPrompt, runs: WhatRuns) -> Said:
 
 def _also(failure: FailedPrompt, runs: WhatRuns) -> list[Said]:
     row = failure.row
-    means = [] if row is None or row.id in PLAIN_ROWS else [row.meaning()]
+    means = [] if row is None or row.id in PLAIN_ROWS else [row.what]
     emptied = [said("RAM is freed first: models go to disk, and ComfyUI's cache drops what this "
                     "prompt does not use.")] if failure.where == "RAM" else []
     if not runs.differing:
@@ -110,7 +109,7 @@ def ended_otherwise(prompt_id: str, row: Row | None) -> Said:
     if row is None:
         return said("Prompt {prompt_id} did not end in an out-of-memory error.",
                     prompt_id=prompt_id)
-    return said("A rerun would not help: {what} {why}", what=row.meaning(), why=row.reason())
+    return said("A rerun would not help: {what} {why}", what=row.what, why=row.why)
 
 
 def failed_twice(second: FailedPrompt, first: FailedPrompt) -> str:
@@ -181,12 +180,6 @@ def _growth(ran: KeptPrompt, samples: Sequence[Sample]) -> Said | None:
         return None
     return said("In its last minutes its RAM grew most in {title} (node {node_id}): {grew_mib}.",
                 title=title_of(ran.prompt, node_id), node_id=node_id, grew_mib=grown[node_id] / MIB)
-
-
-def title_of(prompt: Mapping[str, Any], node_id: str) -> str:
-    """Return the title of a node, or of the node that expanded to it; without a title its class."""
-    node = prompt.get(node_id) or prompt.get(node_id.partition(".")[0]) or {}
-    return title_given(node) or str(node.get("class_type", node_id))
 
 
 def nothing_left() -> Said:

@@ -66,7 +66,7 @@ class Host:
         return wanted
 
     def executing_node(self):
-        return None, None
+        return None, None, 0
 
     def living_patchers(self):
         return self.patchers

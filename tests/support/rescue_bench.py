@@ -68,12 +68,9 @@ class Queue:
     def node_of(self, error):
         return self.failing
 
-    def caches_of(self, error):
-        return "caches"
-
-    def cached_now(self, caches, prompt_id, prompt):
-        assert caches in ("caches", None) and not any("is_changed" in n for n in prompt.values())
-        return self.cached if caches else None
+    def cached_now(self, prompt_id, prompt):
+        assert not any("is_changed" in n for n in prompt.values())
+        return self.cached
 
     def change_marks(self, prompt_id):
         return self.marks

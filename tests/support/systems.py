@@ -86,8 +86,7 @@ class Card:
 class Nvml:
     """NVML with these processes on its first card: (number, MiB; None where it is not told).
 
-    Its cards: (name, total MiB or None where that is not told, used MiB). `nvmlMemory_v2`, where a
-    test sets it, tells apart what the driver keeps for itself.
+    Its cards: (name, total MiB or None where that is not told, used MiB).
     """
 
     NVMLError = LookupError
@@ -107,13 +106,11 @@ class Nvml:
     def nvmlDeviceGetName(self, card):  # noqa: N802
         return self.cards[card][0]
 
-    def nvmlDeviceGetMemoryInfo(self, card, version=None):  # noqa: N802
+    def nvmlDeviceGetMemoryInfo(self, card):  # noqa: N802
         _, total, used = self.cards[card]
         if total is None:
             raise self.NVMLError("Not Supported")
-        kept = 0 if version is None else 300
-        return SimpleNamespace(total=total * MIB, free=(total - used - kept) * MIB,
-                               reserved=kept * MIB)
+        return SimpleNamespace(total=total * MIB, free=(total - used) * MIB)
 
     def nvmlDeviceGetComputeRunningProcesses(self, card):  # noqa: N802
         return [SimpleNamespace(pid=number, usedGpuMemory=None if mib is None else mib * MIB)

@@ -10,7 +10,7 @@ import torch
 from support.systems import MIB, Card
 
 from headroom import offload, purge, to_cpu
-from headroom.advise import surroundings
+from headroom.advise import from_run
 from headroom.base import ram
 from headroom.base.inputs import attribute
 from headroom.base.prompt_node import name_below
@@ -71,13 +71,13 @@ def test_expandable_segments_are_advised_only_where_torch_has_them_and_the_pager
     monkeypatch, platform, hip, pager, can
 ):
     host = SimpleNamespace(has_dynamic_vram=lambda: pager)
-    monkeypatch.setattr(surroundings, "current_host", lambda: host)
+    monkeypatch.setattr(from_run, "current_host", lambda: host)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "native")
-    monkeypatch.setattr(surroundings, "is_started", lambda kind: True)
+    monkeypatch.setattr(from_run, "is_started", lambda kind: True)
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setattr(torch.version, "hip", hip)
-    assert surroundings.allocator()["can_expand"] is can
+    assert from_run.allocator()["can_expand"] is can
 
 
 def test_a_card_of_amd_has_its_name_its_arithmetic_and_its_own_variable(monkeypatch):
@@ -86,7 +86,7 @@ def test_a_card_of_amd_has_its_name_its_arithmetic_and_its_own_variable(monkeypa
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "AMD Radeon RX 7900 XTX")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
     assert "cuda:0 (AMD Radeon RX 7900 XTX)" in purge().text
-    assert surroundings.allocator()["threshold"] and surroundings.computes_in_bf16()
+    assert from_run.allocator()["threshold"] and from_run.computes_in_bf16()
     assert card_memory(card.device) is None
 
 
@@ -101,4 +101,4 @@ def test_a_driver_older_than_torch_leaves_no_device(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # with a warning of torch's own
     monkeypatch.setattr(torch.xpu, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    assert snapshot.snapshot().devices == () and surroundings.allocator() == {}
+    assert snapshot.snapshot().devices == () and from_run.allocator() == {}

@@ -13,7 +13,7 @@ from support.systems import MIB, Card, Nvml
 
 import fakecuda
 from fakecuda import FakeCuda
-from headroom.advise import surroundings
+from headroom.advise import from_run
 from headroom.guard.attempt import Failure
 from headroom.guard.call import GuardOptions
 from headroom.guard.explain import Recovery, explain
@@ -45,7 +45,7 @@ def told():
     """What the final error of OOM Guard and the advice say about other processes."""
     failed = Recovery([Failure.of(torch.OutOfMemoryError("Tried to allocate 3.00 GiB."))])
     text = explain(Changing(None), GuardOptions(), failed, snapshot(), Lack("device"))
-    return text.split("Most likely to help: ")[1], surroundings.others()
+    return text.split("Most likely to help: ")[1], from_run.others()
 
 
 def test_in_a_container_nobody_is_told_to_close_comfyui_itself(on_card):

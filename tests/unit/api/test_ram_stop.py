@@ -96,9 +96,10 @@ def stopped(monkeypatch, tmp_path):
     def stop(runs=True, unset=("--cache-none", "--disable-pinned-memory", "--cpu"),
              taken=300 * MIB):
         listen(noted.append)
-        did = RamStop(lambda prompt_id, before: runs and (before() or True),
-                      lambda prompt_id: prompt, lambda: set(unset),
-                      lambda *event: sent.append(event),
+        monkeypatch.setattr(module, "has_flag", set(unset).__contains__)
+        queue = SimpleNamespace(interrupt=lambda prompt_id, before: runs and (before() or True),
+                                prompt_of=lambda prompt_id: prompt)
+        did = RamStop(queue, lambda *event: sent.append(event),
                       lambda *stop: told.append(stop[:2])).stop(Node("p", "5", taken))
         assert told == [("p", "5")] * did
         return did, noted, sent
@@ -132,9 +133,10 @@ def test_a_slow_load_is_stopped_only_if_its_file_does_not_tell_when_it_ends(
         monkeypatch.setattr(where, "ram_room_bytes", lambda: at[-1] * MIB)
         monkeypatch.setattr(where, "swap_room_bytes", lambda: 0)
     monkeypatch.setattr(watch_module.time, "monotonic", lambda: len(at) / 4)
-    stop = RamStop(lambda *_: stops.append(at[-1]) or True,
-                   lambda _: {"5": {"class_type": "Load", "inputs": {"name": "a.safetensors"}}},
-                   set, lambda *_: None)
+    stop = RamStop(SimpleNamespace(
+        interrupt=lambda *_: stops.append(at[-1]) or True,
+        prompt_of=lambda _: {"5": {"class_type": "Load", "inputs": {"name": "a.safetensors"}}},
+    ), lambda *_: None)
     watch = RamWatch(None, None, list, 1000 * MIB, stop.stop)
     monkeypatch.setattr(watch_module, "trimmed", lambda: 0)
     for look, room in enumerate(rooms):

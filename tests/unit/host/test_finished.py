@@ -1,6 +1,6 @@
 """Results of loops in ComfyUI's node cache, read from stand-ins of its modules."""
 
-import weakref
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -35,6 +35,7 @@ def host(monkeypatch):
             "_contains_self_unequal": lambda key: any(one != one for one in key)},
         comfy_execution__graph={"DynamicPrompt": None},
         comfy_execution__progress={"get_progress_state": lambda: progress},
+        ours__packs={"cache_sets": None},
         server={"PromptServer": SimpleNamespace(instance=SimpleNamespace(prompt_queue=queue))})
 
 
@@ -42,13 +43,12 @@ def entry(text):
     return SimpleNamespace(outputs=[[text]], ui=None)
 
 
-def test_turns_are_listed_under_nodes_that_the_next_server_can_ask_for(host):
+def test_turns_are_listed_under_nodes_that_the_next_server_can_ask_for(host, monkeypatch):
     keys = {"load": ("load",), "start.0.0_sample": ("s0",), "start.0.1_sample": ("s1",),
             "start.0.1_decode": ("d1",), "start.0.0_new": ("n0", NAN)}
-    caches = Caches(keys, {key: entry(key[0]) for key in keys.values() if key[0] != "s1"})
-    held = weakref.ref(caches)
-    assert list(host.turn_values(held, "failed", {"sample", "new"})) == [("s0", [["s0"]], None)]
-    assert list(host.turn_values(held, "another", {"sample"})) == []
-    assert list(host.turn_values(None, "failed", {"sample"})) == []
-    del caches
-    assert list(host.turn_values(held, "failed", {"sample"})) == []
+    held = [Caches(keys, {key: entry(key[0]) for key in keys.values() if key[0] != "s1"})]
+    monkeypatch.setattr(sys.modules[f"{host.__package__}.node_cache"], "cache_sets", lambda: held)
+    assert list(host.turn_values("failed", {"sample", "new"})) == [("s0", [["s0"]], None)]
+    assert list(host.turn_values("another", {"sample"})) == []
+    held.clear()
+    assert list(host.turn_values("failed", {"sample"})) == []

@@ -26,7 +26,7 @@ class PromptQueue:
 @pytest.fixture
 def host(monkeypatch):
     """headroom/host/queue.py with an empty queue."""
-    names = ("cached_now", "caches_of", "change_marks", "node_of", "shown_nodes")
+    names = ("cached_now", "change_marks", "node_of", "shown_nodes")
     return on_comfyui(
         monkeypatch, "queue", comfy__cli_args={}, comfy__model_management={}, execution={},
         comfy_execution__progress={"get_progress_state": None}, ours__core={"accepts": None},

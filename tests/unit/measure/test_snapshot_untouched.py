@@ -81,14 +81,6 @@ def test_nvml_tells_what_others_hold_on_a_device_that_is_not_in_use(cards):
     assert second.name == "A card" and second.total_bytes == 8000 * MIB
 
 
-@pytest.mark.usefixtures("without_context")
-def test_memory_that_the_driver_keeps_for_itself_is_no_part_of_the_card(cards, monkeypatch):
-    monkeypatch.setattr(Nvml, "nvmlMemory_v2", 2, raising=False)
-    cards(("A card", 8000, 100), ("A card", 8000, 7000))
-    assert snapshot().devices[0].total_bytes == 7700 * MIB
-    assert snapshot().devices[0].used_bytes == 100 * MIB
-
-
 @NEEDS_FAKE_CUDA[0]
 @NEEDS_FAKE_CUDA[1]
 def test_no_question_makes_a_context_on_a_real_cuda_build(tmp_path):

@@ -36,13 +36,13 @@ class Providers:
     def __init__(self):
         self.values, self.get, self.turns = dict(VALUES), None, []
 
-    def values_of(self, caches, prompt_id, prompt):
+    def values_of(self, prompt_id, prompt):
         def value_of(node_id):
             found = self.values.get(node_id)
             return None if found is None else (f"key of {node_id}", found, {"text": [node_id]})
         return value_of
 
-    def turn_values(self, caches, prompt_id, nodes):
+    def turn_values(self, prompt_id, nodes):
         assert prompt_id == "failed"
         return [value for shown, value in self.turns if shown in nodes]
 
@@ -60,7 +60,7 @@ class Place:
     def keep(self, *cached, outputs=("decode",), turns=(), prompt=PROMPT):
         runs = WhatRuns((), (), False, True, frozenset(turns))
         setup = RerunSetup(Guarded(prompt, {}, []), list(outputs), runs, frozenset(cached))
-        self.finished.keep("rerun", setup, "caches", "failed")
+        self.finished.keep("rerun", setup, "failed")
         return self
 
     def found(self, *names):

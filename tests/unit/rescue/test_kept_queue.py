@@ -14,7 +14,7 @@ from headroom.base.device import MIB
 from headroom.base.said import Refused, said_json
 from headroom.rescue import kept_queue as module
 from headroom.rescue.kept_queue import RAN_KEY, KeptQueue
-from headroom.rescue.left_queues import left_queues, one_at_a_time
+from headroom.rescue.left_queues import left_queues
 from headroom.rescue.queue_file import QueueFile, new_file
 from headroom.rescue.settings import QUEUE_SETTING, QUEUE_VARIABLE, queue_of
 
@@ -154,39 +154,21 @@ def test_off_nothing_is_written_and_nothing_asked(tmp_path):
 
 
 def test_of_servers_that_start_at_once_each_has_its_file(tmp_path, monkeypatch):
-    """They look for what was left, and make their own file, one after another."""
+    """One looks for what was left while the other has made its file and not locked it yet."""
     servers = []
-
-    def start():
-        servers.append(KeptQueue(FakeQueue(), tmp_path, "keep"))
 
     def not_locked_yet(folder):
         path = folder / "mine.sqlite"
+        folder.mkdir(exist_ok=True)
         path.write_bytes(b"")
         monkeypatch.setattr(module, "new_file", new_file)
-        other.start()
-        other.join(0.3)
+        servers.append(KeptQueue(FakeQueue(), folder, "keep"))
         assert path.exists()
         return QueueFile(path)
 
-    other = threading.Thread(target=start)
-    monkeypatch.setattr(module, "STARTING_SECONDS", 60.0)
     monkeypatch.setattr(module, "new_file", not_locked_yet)
-    start()
-    other.join(60)
+    servers.append(KeptQueue(FakeQueue(), tmp_path, "keep"))
     assert all(one._file is not None for one in servers) and len(servers) == 2
-
-
-def test_a_server_that_could_not_lock_the_folder_keeps_its_queue_as_soon_as_it_can(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(module, "STARTING_SECONDS", 0.0)
-    with one_at_a_time(tmp_path):
-        server = KeptQueue(FakeQueue([], [item(1, "a")]), tmp_path, "keep")
-        server.changed()
-        assert server._file is None
-    server.changed()
-    assert [one.prompt_id for one in server._file.prompts()] == ["a"]
 
 
 def full(*_):

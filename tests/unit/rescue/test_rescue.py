@@ -7,6 +7,7 @@ import torch
 from support.rescue_bench import OOM, PROMPT
 
 from headroom.base.said import Refused
+from headroom.host.types import Cached
 
 
 def test_only_what_had_failed_or_not_run_is_guarded_and_only_unwritten_outputs_are_asked_for(bench):
@@ -39,7 +40,7 @@ def test_where_comfyui_keeps_nothing_everything_is_guarded_and_the_text_says_so(
 
 
 def test_a_finished_node_whose_result_is_not_cached_is_guarded(bench):
-    bench.host.marks = {"1": [float("nan")]}
+    bench.host.cached = Cached(frozenset(), {"1": [float("nan")]})
     bench.fail(failed="3", executed=("1", "2"))
     assert bench.only_queued[2]["2"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
 

@@ -39,7 +39,7 @@ class SlowDisk:
     def prompt_begins(self, prompt_id, prompt):
         """A prompt begins."""
 
-    def keep(self, prompt_id, setup, caches, failed_id):
+    def keep(self, prompt_id, setup, failed_id):
         with ThreadPoolExecutor(1) as other:
             self.seen.append(other.submit(self.meanwhile).result(10))
 

@@ -5,14 +5,23 @@ from typing import Any
 from ..base.said import Refused, Said
 
 
-class NoHost:
-    """No prompt runs as far as Rescue knows, and each request is refused with the reason, `why`."""
+class NoQueue:
+    """No prompt runs or is known, and each request for a rerun is refused for the reason `why`."""
 
     def __init__(self, why: Said) -> None:
         self._why = why
 
     def running_item(self) -> None:
         return None
+
+    def prompt_of(self, prompt_id: str) -> None:
+        return None
+
+    def workflow_id_of(self, prompt_id: str) -> None:
+        return None
+
+    def interrupt(self, prompt_id: str, before: Any) -> bool:
+        return False
 
     def history_entry(self, prompt_id: str) -> Any:
         raise Refused(self._why)
