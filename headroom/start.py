@@ -31,6 +31,7 @@ from .record.probe import Probe
 from .record.recorder import Recorder
 from .record.run import Run
 from .record.run_json import error_json
+from .record.ticker import Steady
 from .rescue import finished
 from .rescue.kept_queue import KeptQueue
 from .rescue.no_queue import NoQueue
