@@ -56,7 +56,8 @@ def open_page(request, window, tabs):
     A test takes over the page of the test before, made as new, unless that one failed. Another
     language or server is loaded, which takes 5 s of CPU time: tests in one language come together.
     """
-    from support.browser import KEEP_MESSAGES, ComfyPage
+    from support.browser import ComfyPage
+    from support.page_scripts import KEEP_MESSAGES
 
     pages: list[ComfyPage] = []
     failures = request.session.testsfailed

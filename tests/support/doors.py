@@ -20,6 +20,7 @@ from farm.worker import Patience, Worker
 from tools.client import Client
 from tools.waiting import LONGEST_SECONDS, wait_until
 
+ID = "8f0c0c4e-6d5f-4e5c-9d1a-3b1f4e6d2c11"
 ANSWER_SECONDS = 60  # of a door on such a machine
 PATIENCE = Patience(start=60, silent=30, prompt=120)
 IMPATIENT = Patience(start=60, silent=1, prompt=120)  # where a server falls silent
@@ -42,6 +43,13 @@ def servers_in(folder, mib=""):
 
 def prompt(kind="Fake", **inputs):
     return {"1": {"class_type": kind, "inputs": inputs}}
+
+
+def hold(door, comfy):
+    """Keep a server busy; returns the prompt that does."""
+    busy = door.queue(prompt(seconds=100, seed=99))
+    wait_until(lambda: comfy.prompts)
+    return busy
 
 
 class OpenDoor:
