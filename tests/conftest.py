@@ -20,7 +20,8 @@ SIMULATED_MIB = 8192  # what a simulated GPU starts with, before it gets the siz
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 # Files with servers that take a minute or more on two cores.
 LONG = ("test_moved_host", "test_oom_guard", "test_advice", "test_packs", "test_fake_cuda_bytes",
-        "test_workflows", "test_oom_guard_parts", "test_fit", "test_same_facts")
+        "test_workflows", "test_oom_guard_parts", "test_fit", "test_same_facts", "test_rescue",
+        "test_templates")
 # Unit tests that wait for Ray most of their time: others compute meanwhile, and not at the end.
 WAITING = tuple(f"unit/farm/test_{name}.py" for name in ("serve", "replicas", "client", "cli_run"))
 _pools: list[Any] = []  # of running servers, in this process
