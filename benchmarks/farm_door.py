@@ -7,22 +7,21 @@ are given beside those of the same prompts sent to the same server without a doo
 """
 
 import argparse
+import asyncio
 import json
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp  # keeps its connection, as a client that is timed should
 import psutil
-import requests  # keeps its connection, as a client that is timed should
-import websocket
 from farm_run import has_door
 from on_path import ROOT
 
@@ -90,45 +89,36 @@ def comfies(*sizes_mib: int) -> Iterator[list[Any]]:
             one.stop()
 
 
-def timed(url: str, count: int) -> list[float]:
+async def timed(url: str, count: int) -> list[float]:
     """Seconds from sending each prompt to hearing that it has ended, one after another."""
-    heard = websocket.create_connection(url.replace("http", "ws") + "/ws?clientId=bench")
-    found, session = [], requests.Session()
-    for seed in range(count):
-        began = time.perf_counter()
-        body: Any = {"prompt": graph(seed), "client_id": "bench",
-                "extra_data": {"client_id": "bench"}}
-        session.post(f"{url}/prompt", json=body).raise_for_status()
-        while True:
-            message = heard.recv()
-            event: Any = json.loads(message) if isinstance(message, str) else {"type": ""}
-            if event["type"] == "executing" and event["data"]["node"] is None:
-                break
-        found.append(time.perf_counter() - began)
-    heard.close()
+    found = []
+    async with (aiohttp.ClientSession(url, raise_for_status=True) as session,
+                session.ws_connect("/ws?clientId=bench") as heard):
+        for seed in range(count):
+            began = time.perf_counter()
+            body: Any = {"prompt": graph(seed), "client_id": "bench",
+                         "extra_data": {"client_id": "bench"}}
+            await (await session.post("/prompt", json=body)).read()
+            async for message in heard:
+                is_text = message.type is aiohttp.WSMsgType.TEXT
+                event: Any = json.loads(message.data) if is_text else {"type": ""}
+                if event["type"] == "executing" and event["data"]["node"] is None:
+                    break
+            found.append(time.perf_counter() - began)
     return found
 
 
-def accepted(url: str, count: int) -> float:
+async def accepted(url: str, count: int) -> float:
     """Seconds in which a door accepts so many prompts from a few clients."""
-    numbers = iter(range(count))
-    lock = threading.Lock()
+    seeds = iter(range(count))
 
-    def work() -> None:
-        session = requests.Session()
-        while True:
-            with lock:
-                seed = next(numbers, None)
-            if seed is None:
-                return
-            session.post(f"{url}/prompt", json={"prompt": graph(seed)}).raise_for_status()
+    async def work() -> None:
+        async with aiohttp.ClientSession(url, raise_for_status=True) as session:
+            for seed in seeds:
+                await (await session.post("/prompt", json={"prompt": graph(seed)})).read()
 
     began = time.perf_counter()
-    clients = [threading.Thread(target=work) for _ in range(4)]
-    for one in clients:
-        one.start()
-    for one in clients:
-        one.join()
+    await asyncio.gather(*[work() for _ in range(4)])
     return time.perf_counter() - began
 
 
@@ -153,18 +143,18 @@ def run(args: argparse.Namespace) -> dict:
     one, three = throughput(1, 20), throughput(3, 60)
     figures["three_to_one"] = round(three / one, 2)
     with comfies(4000) as [comfy], tempfile.TemporaryDirectory() as folder:
-        figures["alone_ms"] = _ms(timed(comfy.url, args.prompts))
+        figures["alone_ms"] = _ms(asyncio.run(timed(comfy.url, args.prompts)))
         with Door([comfy.url], folder) as door:
-            timed(door.url, 5)
+            asyncio.run(timed(door.url, 5))
             before = sum(door.process.cpu_times()[:2])
-            figures["door_ms"] = _ms(timed(door.url, args.prompts))
+            figures["door_ms"] = _ms(asyncio.run(timed(door.url, args.prompts)))
             cpu = sum(door.process.cpu_times()[:2]) - before
             figures["cpu_ms_a_prompt"] = round(1000 * cpu / args.prompts, 2)
         figures["added_ms"] = round(figures["door_ms"] - figures["alone_ms"], 1)
     with tempfile.TemporaryDirectory() as folder:  # nobody takes what is accepted
         with Door([comfy.url], folder) as door:
             empty = door.process.memory_info().rss
-            seconds = accepted(door.url, args.queued)
+            seconds = asyncio.run(accepted(door.url, args.queued))
             figures["accepted_a_second"] = round(args.queued / seconds)
             grown = door.process.memory_info().rss - empty
             figures["empty_mib"] = round(empty / 2**20, 1)

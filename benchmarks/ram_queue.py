@@ -20,7 +20,6 @@ import argparse
 import json
 import tempfile
 import time
-import urllib.error
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +81,7 @@ def _queue(args: argparse.Namespace, way: str) -> dict[str, Any]:
                     entry = client.wait(prompt_id, 300)
                     ended.append("stopped" if was_interrupted(entry)
                                  else entry["status"]["status_str"])
-            except (OSError, urllib.error.URLError):
+            except OSError:
                 process.wait(60)
             code = process.poll()
         if way == "off" or code is None:

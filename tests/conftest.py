@@ -20,7 +20,8 @@ SIMULATED_MIB = 8192  # what a simulated GPU starts with, before it gets the siz
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 # Files with servers that take a minute or more on two cores.
 LONG = ("test_moved_host", "test_oom_guard", "test_advice", "test_packs", "test_fake_cuda_bytes",
-        "test_workflows", "test_oom_guard_parts", "test_fit", "test_canvas", "test_same_facts")
+        "test_workflows", "test_oom_guard_parts", "test_fit", "test_same_facts", "test_rescue",
+        "test_templates")
 # Unit tests that wait for Ray most of their time: others compute meanwhile, and not at the end.
 WAITING = tuple(f"unit/farm/test_{name}.py" for name in ("serve", "replicas", "client", "cli_run"))
 _pools: list[Any] = []  # of running servers, in this process
@@ -58,20 +59,35 @@ fake_comfy()  # so that tests can import it
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread the files of browser tests over those with servers, and let unit tests come last.
+    """Let the browser tests come first, the files with servers next, and unit tests last.
 
-    Several test processes that draw pages at once wait for each other; the long files at the
-    beginning and the short ones at the end let all of them end together.
+    The long files at the beginning and the short ones at the end let all test processes end
+    together.
     """
-    files = list(dict.fromkeys(item.path for item in items))
-    names = [path.relative_to(ROOT / "tests").as_posix() for path in files]
-    kinds = [1 if name in WAITING else {"browser": 0, "unit": 2}.get(name.partition("/")[0], 1)
-             for name in names]
-    place = {
-        path: (kind == 2, path.stem not in LONG, kinds[:index].count(kind) / kinds.count(kind))
-        for index, (path, kind) in enumerate(zip(files, kinds, strict=True))
-    }
-    items.sort(key=lambda item: place[item.path])  # stable: within a file nothing changes
+    def place(item: pytest.Item) -> int:
+        name = item.path.relative_to(ROOT / "tests").as_posix()
+        if name.startswith("unit/") and name not in WAITING:
+            return 3
+        return 0 if name.startswith("browser/") else 1 if item.path.stem in LONG else 2
+
+    items.sort(key=place)  # stable: within a file nothing changes
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give all browser tests to one test process: they share a Chromium, its cache and servers.
+
+    Each start of these takes 10 s of CPU time, and processes that draw pages at once wait for each
+    other.
+    """
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            of_browser = nodeid.startswith("tests/browser/")
+            return "browser" if of_browser else str(super()._split_scope(nodeid))
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -98,11 +98,17 @@ class Client:
 
     # -- plain HTTP ---------------------------------------------------------------------------
 
-    def request(self, method: str, path: str, body: Any = None) -> tuple[int, Message, bytes]:
-        """Status, headers and body of one request; an error status is an answer, not an error."""
-        data = None if body is None else json.dumps(body).encode()
-        headers = {} if data is None else {"Content-Type": "application/json"}
-        request = urllib.request.Request(self.url + path, data, headers, method=method)
+    def request(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, Message, bytes]:
+        """Status, headers and body of one request; an error status is an answer, not an error.
+
+        `body` is sent as JSON, bytes are sent as they are.
+        """
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        kind = {} if data is None else {"Content-Type": "application/json"}
+        request = urllib.request.Request(
+            self.url + path, data, {**kind, **(headers or {})}, method=method)
         try:
             with urllib.request.urlopen(request, timeout=self.timeout) as answer:
                 return answer.status, answer.headers, answer.read()
@@ -110,9 +116,9 @@ class Client:
             with error:
                 return error.code, error.headers, error.read()
 
-    def get(self, path: str) -> tuple[int, Any]:
+    def get(self, path: str, headers: Mapping[str, str] | None = None) -> tuple[int, Any]:
         """Status and JSON body (text where it is not JSON)."""
-        status, _, data = self.request("GET", path)
+        status, _, data = self.request("GET", path, headers=headers)
         return status, _decoded(data)
 
     def get_json(self, path: str) -> Any:
@@ -129,9 +135,11 @@ class Client:
             raise RuntimeError(f"GET {path} answered {status}.")
         return data
 
-    def post_json(self, path: str, body: Any) -> tuple[int, Any]:
+    def post_json(
+        self, path: str, body: Any, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, Any]:
         """Status and JSON body (text where it is not JSON)."""
-        status, _, data = self.request("POST", path, body)
+        status, _, data = self.request("POST", path, body, headers)
         return status, _decoded(data)
 
     def post_when_idle(self, path: str, body: Any, timeout: float = 60.0) -> Any:
@@ -151,22 +159,15 @@ class Client:
 
     # -- prompts ------------------------------------------------------------------------------
 
-    def queue(
-        self,
-        prompt: Mapping[str, Any],
-        client_id: str | None = None,
-        extra_data: Mapping[str, Any] | None = None,
-    ) -> str:
+    def queue(self, prompt: Mapping[str, Any], client_id: str | None = None,
+              extra_data: Mapping[str, Any] | None = None) -> str:
         """Queue an API-format prompt and return its id.
 
         PromptInvalid when the server refuses it or some outputs of it (the others run then).
         """
-        body: dict[str, Any] = {"prompt": prompt}
-        if client_id is not None:
-            body["client_id"] = client_id
-        if extra_data is not None:
-            body["extra_data"] = extra_data
-        status, answer = self.post_json("/prompt", body)
+        more = {"client_id": client_id, "extra_data": extra_data}
+        given = {name: value for name, value in more.items() if value is not None}
+        status, answer = self.post_json("/prompt", {"prompt": prompt, **given})
         if status != 200 or answer.get("node_errors"):
             raise PromptInvalid(status, answer)
         return str(answer["prompt_id"])

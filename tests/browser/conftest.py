@@ -1,7 +1,7 @@
-"""One Chromium for a module of browser tests, and a page for each that must end without problems.
+"""One Chromium for all browser tests, and a page for each that must end without problems.
 
-No longer than the module: Playwright runs an event loop in this thread for as long as it is open,
-and a test of another module that starts one of its own would fail.
+No longer than this package: Playwright runs an event loop in this thread for as long as it is open,
+and a test of another folder that starts one of its own would fail.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import pytest
 NODES2 = os.environ.get("HEADROOM_NODES2") == "1"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def chromium():
-    """A running Chromium for this module, or a skip that says what is missing."""
+    """A running Chromium for this package, or a skip that says what is missing."""
     from support import browser
 
     sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright for Python")
@@ -30,9 +30,9 @@ def chromium():
         running.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def window(chromium):
-    """One window for the module: its tests share the cache of the frontend's files, no more."""
+    """One window for all: its tests share the cache of the frontend's files, no more."""
     from support.browser import HEIGHT, PATIENCE_MS, WIDTH
 
     context = chromium.new_context(viewport={"width": WIDTH, "height": HEIGHT})
@@ -43,7 +43,10 @@ def window(chromium):
 @pytest.fixture(scope="module")
 def tabs():
     """Pages that a test of this module has left, which the next one may take over."""
-    return []
+    left = []
+    yield left
+    for former in left:
+        former.page.close()
 
 
 @pytest.fixture
@@ -53,7 +56,8 @@ def open_page(request, window, tabs):
     A test takes over the page of the test before, made as new, unless that one failed. Another
     language or server is loaded, which takes 5 s of CPU time: tests in one language come together.
     """
-    from support.browser import KEEP_MESSAGES, ComfyPage
+    from support.browser import ComfyPage
+    from support.page_scripts import KEEP_MESSAGES
 
     pages: list[ComfyPage] = []
     failures = request.session.testsfailed

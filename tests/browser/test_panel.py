@@ -4,8 +4,10 @@ Also figures that this server does not have: other devices, peaks that are "at l
 """
 
 import pytest
-from support.browser import CANVAS, CUT_TITLES, growth_text, seconds_text, shown_mib
+from support.browser import CANVAS
+from support.page_scripts import CUT_TITLES
 from support.prompts import picture, sampling
+from support.shown import growth_text, seconds_text, shown_mib
 
 pytestmark = [pytest.mark.host, pytest.mark.browser]
 

@@ -3,9 +3,11 @@
 import json
 
 import pytest
-from support.browser import CANVAS, CUT_TITLES, shown_mib
+from support.browser import CANVAS
 from support.canvas_history import PROMPT
+from support.page_scripts import CUT_TITLES
 from support.prompts import MAKE_QUICKER, QUICKER, untitled
+from support.shown import shown_mib
 
 from tools import workflow_trials
 from tools.graph import forget_everything

@@ -1,8 +1,10 @@
 """Offload Model in a real ComfyUI: exactly the model on the wire leaves, and it works again."""
 
+from urllib.parse import urlencode
 
 import pytest
 from support.probes import answers, file_name, load
+from support.prompts import sampling
 
 from tools.client import node_texts
 from tools.graph import (
@@ -124,3 +126,20 @@ def test_both_outputs_are_the_very_objects_that_came_in(client):
     after = graph.add("ProbeSame", a=offload[1], b=checkpoint[1])
     shown = answers(client.run(graph.prompt))
     assert shown[model.id]["same"] and shown[after.id]["same"]
+
+
+def test_after_an_offload_of_every_model_the_same_prompt_gives_the_same_picture(client):
+    def pictures(words):
+        prompt = sampling()
+        prompt["2"]["inputs"]["text"] = words
+        [images] = [out["images"] for out in client.run(prompt)["outputs"].values()]
+        return [client.get_bytes("/view?" + urlencode(image)) for image in images]
+
+    before = pictures("a red cube")
+    for to in ("CPU", "disk"):
+        assert pictures("a blue ball") != before  # so that ComfyUI computes the first one again
+        models = [model["id"] for model in client.get_json("/headroom/memory")["models"]]
+        assert len(models) >= 3
+        for model in models:
+            client.post_when_idle("/headroom/offload", {"model": model, "to": to})
+        assert pictures("a red cube") == before

@@ -68,11 +68,6 @@ def server(start):
     return start()
 
 
-@pytest.fixture
-def client(server):
-    return server.client()
-
-
 @pytest.fixture(scope="module")
 def infos(server):
     return node_infos(server.client().get_json("/object_info"))
@@ -227,8 +222,8 @@ def test_the_workflow_on_the_canvas_is_the_prompt_for_the_server(infos, name):
     assert untitled(api_prompt(workflow(name), infos)) == untitled(published_prompt(name))
 
 
-def test_comfyui_lists_every_workflow_as_a_template(client):
-    templates = client.get_json("/workflow_templates")
+def test_comfyui_lists_every_workflow_as_a_template(server):
+    templates = server.client().get_json("/workflow_templates")
     assert sorted(templates["headroom"]) == sorted(WORKFLOWS)
 
 

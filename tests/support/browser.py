@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from headroom.advise import words
-
 from .canvas_history import FRAME
+from .page_scripts import AS_NEW, CHANGE, GONE, MESSAGE, NO_MESSAGES, READY, SETTLED
 
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -24,55 +23,8 @@ FLAGS = (
 )
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 OURS = re.compile(r"/extensions/headroom/|/headroom/|\bheadroom\.(js|css)", re.IGNORECASE)
-READY = "() => window.app?.extensionManager && window.app.canvas?.graph && window.app.graph"
 # In older frontends, and in newer ones.
 TAB_BUTTON = ".headroom-tab-button, [data-testid='headroom-tab-button']"
-MESSAGE = ".p-toast-message, [data-testid='toast']"
-# Messages are gone after seconds, on a busy machine before a test looks: the page keeps each one.
-KEEP_MESSAGES = """window.told = [];
-new MutationObserver(() => { for (const each of document.querySelectorAll("MESSAGE")) {
-  const text = each.innerText;
-  if (text && !told.includes(text)) told.push(text); } })
-  .observe(document, { childList: true, subtree: true, characterData: true });
-""".replace("MESSAGE", MESSAGE)
-# What is measured is right once the fonts are there, and stays where it is once frames are alike:
-# nodes get their sizes over the frames after they were made, however long these take.
-SETTLED = """async () => {
-  await document.fonts.ready;
-  const { canvas } = app, frame = () => new Promise(requestAnimationFrame);
-  const places = () => JSON.stringify([canvas.canvas.width, canvas.canvas.height,
-    canvas.ds.scale, ...canvas.ds.offset,
-    (canvas.graph?._nodes ?? []).map(({ id, pos, size }) => [id, ...pos, ...size]),
-    [...document.querySelectorAll("[data-node-id]")].map(each => {
-      const { x, y, width, height } = each.getBoundingClientRect(); return [x, y, width, height];
-    })]);
-  let last = "", alike = 0;
-  for (let left = 600; left && alike < 5; left -= 1) {
-    canvas.setDirty(true, true);
-    await frame();
-    const now = places();
-    alike = now === last ? alike + 1 : 0;
-    last = now; }
-  if (alike < 5) throw new Error("the canvas did not come to rest"); }"""
-# In newer frontends the second.
-NO_MESSAGES = """{ const { toast } = app.extensionManager;
-  (toast.removeAll ?? toast.dismissAll)(); }"""
-# A loaded page as a new one: no dialog, sidebar, offer or message, and the workflow it begins with.
-AS_NEW = """async () => {
-  for (const dialog of document.querySelectorAll(".p-dialog-close-button")) dialog.click();
-  app.extensionManager.dialog?.closeDialog?.();
-  app.extensionManager.sidebarTab.activeSidebarTabId = null;
-  document.querySelector(".headroom-toast header button")?.click();
-  NO_MESSAGES
-  await app.loadGraphData(); }""".replace("NO_MESSAGES", NO_MESSAGES)
-CHANGE = """async ([name, value]) => { const { setting } = app.extensionManager;
-  const before = setting.get(name); await setting.set(name, value); return before; }"""
-GONE = f"""() => !document.querySelector(".headroom-panel, .p-dialog-mask, {MESSAGE}")"""
-# Titles of nodes that Nodes 2.0 ends with an ellipsis.
-CUT_TITLES = """() => [...document.querySelectorAll("[data-node-id] *")]
-    .filter(each => getComputedStyle(each).textOverflow === "ellipsis"
-      && each.scrollWidth > each.clientWidth).map(each => each.innerText?.trim())
-    .filter(text => app.graph._nodes.some(node => node.title === text))"""
 WIDTH, HEIGHT = 1500, 1000
 CANVAS = pytest.mark.parametrize("nodes2", [False, True], ids=["classic", "nodes2"])
 PATIENCE_MS = 120_000  # a machine with too few cores needs a while to load the page
@@ -81,24 +33,6 @@ PATIENCE_MS = 120_000  # a machine with too few cores needs a while to load the 
 def find_chromium() -> str | None:
     """The path of a Chromium on this machine, or None."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
-
-
-def shown_mib(mib: float) -> str:
-    """An amount as the panel and the badges write it."""
-    return words.short_text(mib * 2**20)
-
-
-def growth_text(growth_mib: float, level_mib: float) -> str:
-    """A growth beside its level as the badges write it."""
-    (plus, unit), (level, other) = (shown_mib(each).split(" ") for each in (growth_mib, level_mib))
-    return f"+{plus}{'' if unit == other else f' {unit}'}, {level} {other} in all"
-
-
-def seconds_text(seconds: float) -> str:
-    """A time below a minute as the panel and the badges write it."""
-    if seconds < 0.0995:
-        return f"{int(seconds * 1000 + 0.5)} ms"
-    return f"{seconds:.1f} s" if seconds < 9.95 else f"{int(seconds + 0.5)} s"
 
 
 class ComfyPage:

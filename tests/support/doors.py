@@ -7,7 +7,6 @@ import socket
 import threading
 
 import psutil
-import requests
 import uvicorn
 import websocket
 
@@ -18,8 +17,10 @@ from farm.errors import known_errors
 from farm.servers import ServerSpec
 from farm.store import Store
 from farm.worker import Patience, Worker
-from tools.waiting import wait_until
+from tools.client import Client
+from tools.waiting import LONGEST_SECONDS, wait_until
 
+ID = "8f0c0c4e-6d5f-4e5c-9d1a-3b1f4e6d2c11"
 ANSWER_SECONDS = 60  # of a door on such a machine
 PATIENCE = Patience(start=60, silent=30, prompt=120)
 IMPATIENT = Patience(start=60, silent=1, prompt=120)  # where a server falls silent
@@ -44,6 +45,13 @@ def prompt(kind="Fake", **inputs):
     return {"1": {"class_type": kind, "inputs": inputs}}
 
 
+def hold(door, comfy):
+    """Keep a server busy; returns the prompt that does."""
+    busy = door.queue(prompt(seconds=100, seed=99))
+    wait_until(lambda: comfy.prompts)
+    return busy
+
+
 class OpenDoor:
     """A door in a thread, as `farm serve` has it in a process."""
 
@@ -61,6 +69,7 @@ class OpenDoor:
         door = Door(Store(folder), works, self.said.append, after_oom, sleepers=sleepers, **options)
         bound = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        self.client = Client(self.url, ANSWER_SECONDS)
         self._server = uvicorn.Server(uvicorn.Config(
             application(door, token, most_bytes), log_level="error", lifespan="on",
             timeout_graceful_shutdown=1))
@@ -75,20 +84,20 @@ class OpenDoor:
     def states(self):
         return [one["state"] for one in self.get("/farm")["servers"]]
 
-    def get(self, path, **options):
-        return requests.get(self.url + path, timeout=ANSWER_SECONDS, **options).json()
+    def get(self, path):
+        return self.client.get(path)[1]
 
-    def post(self, path, body=None, **options):
-        return requests.post(self.url + path, json=body, timeout=ANSWER_SECONDS, **options)
+    def post(self, path, body=None, headers=None):
+        return self.client.post_json(path, body, headers)
 
     def queue(self, graph, **body):
-        answer = self.post("/prompt", {"prompt": graph, **body})
-        assert answer.status_code == 200, answer.text
-        return answer.json()["prompt_id"]
+        status, answer = self.post("/prompt", {"prompt": graph, **body})
+        assert status == 200, answer
+        return answer["prompt_id"]
 
     def entry(self, prompt_id):
         """The history entry of a prompt, waited for."""
-        return wait_until(lambda: self.get(f"/history/{prompt_id}").get(prompt_id))
+        return self.client.wait(prompt_id, LONGEST_SECONDS)
 
     @contextlib.contextmanager
     def listening(self, client_id):

@@ -163,3 +163,11 @@ class FakeQueue:
     def put_before_all(self, items):
         self.waiting = [(number - len(items), *item, {}) for number, item in enumerate(items)
                         ] + self.waiting
+
+
+LEFT = {"1": {"class_type": "Loader"},
+          "5": {"class_type": "Decode", "_meta": {"title": "VAE Decode"}}}
+
+
+def item(number, name, **extra_data):
+    return (number, name, LEFT, extra_data, ["5"], {})

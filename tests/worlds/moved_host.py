@@ -19,7 +19,6 @@ import json
 import logging
 import os
 import sys
-import traceback
 from pathlib import Path
 
 TREE, PACK, FOLDER, *ONLY = sys.argv[1:]
@@ -43,58 +42,15 @@ from aiohttp.test_utils import make_mocked_request  # noqa: E402
 
 import nodes  # noqa: E402
 
+# isort: split
+from moved_fork import in_a_fork  # noqa: E402
+from moved_prompts import FAILS, FINISHES, Clip, RunsOut  # noqa: E402
+from moved_symbols import NAME, hide, is_there, otherwise  # noqa: E402
+
 ANSWERS = "answers.jsonl"  # in FOLDER
-NAME = "moved_pack"  # what the pack's modules are called here
+
+
 LATE = ("host", "rescue.attach")  # these import ComfyUI, so each fork imports them anew
-
-
-def hide(path, name, instead=None):
-    """Let the pack see no `name` on what `path` names, or `instead`; whether that changes a thing.
-    """
-    def look_of(plain):
-        def look(self, asked):
-            if asked == name and sys._getframe(1).f_globals.get("__name__", "").startswith(NAME):
-                if instead is None:
-                    raise AttributeError(asked)
-                return instead
-            return plain(self, asked)
-        return look
-
-    def hidden(kind):
-        return type(kind.__name__, (kind,), {"__getattribute__": look_of(kind.__getattribute__)})
-
-    symbols = sys.modules[f"{NAME}.headroom.host.symbols"]
-    _, owner = symbols._find(path)
-    if instead is not None and not hasattr(owner, name):
-        return False
-    if isinstance(owner, type):
-        for method in ("__getattribute__", "__getattr__"):
-            if hasattr(owner, method):
-                setattr(owner, method, look_of(getattr(owner, method)))
-    else:
-        owner.__class__ = hidden(type(owner))
-    get, has = (vars(symbols).get(one.__name__, one) for one in (getattr, hasattr))
-    symbols.getattr = lambda one, asked, *default: (
-        default[0] if one is owner and asked == name and instead is None else
-        instead if one is owner and asked == name else get(one, asked, *default))
-    symbols.hasattr = lambda one, asked: (
-        not (one is owner and asked == name and instead is None) and has(one, asked))
-    if instead is None:
-        is_set = symbols._is_set
-        symbols._is_set = lambda module, one, asked: (
-            not (one is owner and asked == name) and is_set(module, one, asked))
-    return True
-
-
-def is_there(path, name):
-    """Whether this ComfyUI has it: what it lacks anyway needs no hiding."""
-    symbols = sys.modules[f"{NAME}.headroom.host.symbols"]
-    module, owner = symbols._find(path)
-    return owner is not None and (hasattr(owner, name) or symbols._is_set(module, owner, name))
-
-
-def otherwise(*, moved):
-    """A function that accepts no argument."""
 
 
 # ---------------------------------------------------------------- a server without a socket
@@ -136,16 +92,6 @@ def random(module, generator):
             for name, value in module.state_dict().items()}
 
 
-class Clip:
-    """A text encoder without a model."""
-
-    def tokenize(self, text):
-        return text
-
-    def encode_from_tokens_scheduled(self, tokens, **_):
-        return [[torch.ones(1, 4, 4096), {"pooled_output": torch.ones(1, 2048)}]]
-
-
 class Tiny:
     """A model of one block, a VAE, a CLIP, a conditioning and a latent."""
 
@@ -170,50 +116,6 @@ class Tiny:
 
         model.set_model_unet_function_wrapper(fails_once)
         return model, *others
-
-
-class RunsOut:
-    """Runs out of memory, and no guard is there."""
-
-    RETURN_TYPES, FUNCTION, CATEGORY, OUTPUT_NODE = (), "fail", "test", True
-
-    @classmethod
-    def INPUT_TYPES(cls):
-        return {"required": {"model": ("MODEL",)}}
-
-    def fail(self, model):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-
-
-def node(kind, **inputs):
-    return {"class_type": kind, "inputs": inputs}
-
-
-FINISHES = {
-    "1": node("Tiny"),
-    "2": node("HeadroomOOMGuard", model=["1", 0], free_other_models=True, offload_weights=True,
-              split_batch=True, tile_vae=True, max_attempts=8),
-    "3": node("HeadroomCastBF16", model=["2", 0], dtype="bfloat16", keep_float32=""),
-    "4": node("HeadroomEncodeToCPU", clip=["1", 2], text="a", split="one prompt",
-              release_encoder=True, cache="disk"),
-    "5": node("KSampler", model=["3", 0], seed=1, steps=1, cfg=1.0, sampler_name="euler",
-              scheduler="normal", positive=["4", 0], negative=["1", 3], latent_image=["1", 4],
-              denoise=1.0),
-    "6": node("HeadroomOOMGuard", model=["1", 1], free_other_models=True, offload_weights=True,
-              split_batch=True, tile_vae=True, max_attempts=8),
-    "7": node("VAEDecode", samples=["5", 0], vae=["6", 0]),
-    "8": node("HeadroomPurgeVRAM", value=["7", 0], unload="all models", only_below_free_mib=0,
-              free_ram=False, reset_node_cache=True, run="every time"),
-    "9": node("HeadroomOffloadModel", model=["1", 0], after=["8", 0], scope="this model",
-              to="disk"),
-    "10": node("HeadroomMemoryReport", value=["9", 1]),
-    "11": node("HeadroomSaveConditioning", conditioning=["4", 0], name="kept"),
-    "12": node("HeadroomSizeSorter", sizes="", order="largest first", fit="keep each size",
-               bucket=64),
-    "13": node("HeadroomMoveToCPU", value=["12", 2]),
-    "14": node("HeadroomMemoryReport", value=["13", 0]),
-}
-FAILS = {"1": node("Tiny"), "2": node("RunsOut", model=["1", 0])}
 
 
 class Said(logging.Handler):
@@ -288,25 +190,6 @@ def answers():
     free = core.available_bytes(torch.device("cpu"))
     core.mm.get_free_memory = refuses
     return [flags, free > 0, core.available_bytes(torch.device("cpu"))]
-
-
-def in_a_fork(work):
-    """What `work()` returns in a child of this process; its text where it raises."""
-    ours, theirs = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            answer = work()
-        except BaseException as error:  # noqa: BLE001 - the child says everything and ends
-            answer = {"raised": "".join(traceback.format_exception(error)[-4:])}
-        with os.fdopen(theirs, "w") as pipe:
-            pipe.write(json.dumps(answer))
-        os._exit(0)
-    os.close(theirs)
-    with os.fdopen(ours) as pipe:
-        text = pipe.read()
-    os.waitpid(child, 0)
-    return json.loads(text or '{"raised": "the process ended"}')
 
 
 def main():

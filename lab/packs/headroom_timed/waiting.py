@@ -36,6 +36,12 @@ class TimedWork(Timed):
         return self.told(began, value)
 
 
+class TimedInner(TimedWork):
+    """Runs only when another node asks for its output."""
+
+    OUTPUT_NODE = False
+
+
 class TimedSeed(TimedWork):
     """Waits a tenth of a second times its seed; the seed does not make it another node."""
 

@@ -2,12 +2,12 @@
 
 import http.client
 import json
+from urllib.parse import urlsplit
 
 import pytest
 
 pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/requirements.txt")
 
-import requests  # noqa: E402
 import websocket  # noqa: E402
 from support.doors import ANSWER_SECONDS, OpenDoor, prompt  # noqa: E402
 
@@ -37,8 +37,7 @@ def door(comfy, tmp_path_factory):
 @pytest.fixture(scope="module")
 def locked(comfy, tmp_path_factory):
     opened = OpenDoor(tmp_path_factory.mktemp("locked"), [comfy.url], token=TOKEN)
-    wait_until(lambda: requests.get(f"{opened.url}/object_info", timeout=ANSWER_SECONDS,
-                                    headers={"X-Farm-Token": TOKEN}).status_code == 200)
+    wait_until(lambda: opened.client.get("/object_info", {"X-Farm-Token": TOKEN})[0] == 200)
     yield opened
     opened.close()
 
@@ -55,22 +54,24 @@ def answers(door, comfy):
 def test_without_its_token_nothing_is_queued_cancelled_freed_or_uploaded(locked, comfy, shown):
     before = len(comfy.asked)
     for path in CHANGES:
-        answer = locked.post(path, {"prompt": prompt(), "unload_models": True}, headers=shown)
-        assert answer.status_code == 401 and "token" in answer.json()["error"]
+        status, answer = locked.post(path, {"prompt": prompt(), "unload_models": True}, shown)
+        assert status == 401 and "token" in answer["error"]
     assert [one for one in comfy.asked[before:] if one[0] == "POST"] == []
 
 
 def test_the_token_opens_by_header_and_a_browser_by_its_address_once(locked):
     for shown in ({"X-Farm-Token": TOKEN}, {"Authorization": f"Bearer {TOKEN}"}):
-        assert locked.post("/queue", {}, headers=shown).status_code == 200
-    page = requests.get(f"{locked.url}/?token={TOKEN}", timeout=ANSWER_SECONDS,
-                        allow_redirects=False)
-    assert page.status_code == 303 and page.headers["location"] == "/"
-    cookie = page.headers["set-cookie"].lower()
-    assert "httponly" in cookie and "samesite=strict" in cookie
-    assert locked.post("/queue", {}, cookies=page.cookies).status_code == 200
-    assert requests.get(f"{locked.url}/?token=wrong", timeout=ANSWER_SECONDS).status_code == 401
-    assert requests.get(f"{locked.url}/history", timeout=ANSWER_SECONDS).status_code == 401
+        assert locked.post("/queue", {}, shown)[0] == 200
+    browser = http.client.HTTPConnection(urlsplit(locked.url).netloc, timeout=ANSWER_SECONDS)
+    browser.request("GET", f"/?token={TOKEN}")
+    page = browser.getresponse()  # a Client would follow to the address without the token
+    browser.close()
+    assert page.status == 303 and page.headers["location"] == "/"
+    cookie, _, rules = page.headers["set-cookie"].partition(";")
+    assert "httponly" in rules.lower() and "samesite=strict" in rules.lower()
+    assert locked.post("/queue", {}, {"Cookie": cookie})[0] == 200
+    assert locked.client.get("/?token=wrong")[0] == 401
+    assert locked.client.get("/history")[0] == 401
 
 
 def test_a_websocket_needs_the_token_too(locked):
@@ -85,12 +86,11 @@ def test_a_websocket_needs_the_token_too(locked):
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", "http://["])
 def test_the_script_of_another_page_is_turned_away(door, comfy, origin):
-    answer = door.post("/prompt", {"prompt": prompt()}, headers={"Origin": origin})
-    assert answer.status_code == 403
+    assert door.post("/prompt", {"prompt": prompt()}, {"Origin": origin})[0] == 403
     with pytest.raises(websocket.WebSocketBadStatusException):
         websocket.create_connection(door.url.replace("http", "ws") + "/ws", origin=origin)
     assert answers(door, comfy)
-    assert door.post("/queue", {}, headers={"Origin": door.url}).status_code == 200
+    assert door.post("/queue", {}, {"Origin": door.url})[0] == 200
 
 
 @pytest.mark.parametrize("body", [
@@ -106,9 +106,9 @@ def test_the_script_of_another_page_is_turned_away(door, comfy, origin):
     b'{"prompt": {"1": {"class_type": "A", "inputs": {}}}, "prompt_id": "' + b"a" * 300 + b'"}',
 ])
 def test_a_bad_prompt_is_one_sentence_and_nothing_is_queued(door, comfy, body):
-    answer = requests.post(door.url + "/prompt", data=body, timeout=ANSWER_SECONDS)
-    assert answer.status_code == 400, answer.text
-    assert isinstance(answer.json()["error"]["message"], str)
+    status, answer = door.post("/prompt", body)
+    assert status == 400, answer
+    assert isinstance(answer["error"]["message"], str)
     assert door.get("/farm")["remaining"] == 0
 
 
@@ -117,8 +117,7 @@ def test_a_bad_prompt_is_one_sentence_and_nothing_is_queued(door, comfy, body):
                                   b'{"delete": [[], {}, null], "prompt_id": ["x"]}',
                                   b'{"delete": ["\\ud800"], "job_ids": ["\\ud800"]}'])
 def test_a_bad_wish_changes_nothing_and_the_door_goes_on(door, comfy, path, body):
-    answer = requests.post(door.url + path, data=body, timeout=ANSWER_SECONDS)
-    assert answer.status_code in (200, 400)
+    assert door.post(path, body)[0] in (200, 400)
     assert answers(door, comfy)
 
 
@@ -127,13 +126,13 @@ def test_a_bad_wish_changes_nothing_and_the_door_goes_on(door, comfy, path, body
     "jobs?limit=" + "9" * 20, "history?max_items=" + "9" * 20, "history?offset=x",
 ])
 def test_a_bad_query_of_a_list_is_one_sentence(door, query):
-    answer = requests.get(f"{door.url}/api/{query}", timeout=ANSWER_SECONDS)
-    assert answer.status_code == 400 and answer.json()["error"]
+    status, answer = door.client.get(f"/api/{query}")
+    assert status == 400 and answer["error"]
 
 
 def test_a_rerun_of_an_id_that_is_no_text_is_one_sentence(door):
-    answer = door.post("/headroom/rescue", {"prompt_id": "\ud800"})
-    assert answer.status_code == 400 and answer.json()["error"]
+    status, answer = door.post("/headroom/rescue", {"prompt_id": "\ud800"})
+    assert status == 400 and answer["error"]
 
 
 @pytest.mark.parametrize("extra", [
@@ -162,31 +161,18 @@ def test_a_fault_of_the_doors_own_is_no_bad_request(comfy, tmp_path, monkeypatch
     monkeypatch.setattr("farm.store.Store.page", broken)
     opened = OpenDoor(tmp_path, [comfy.url])
     try:
-        assert requests.get(f"{opened.url}/jobs", timeout=ANSWER_SECONDS).status_code == 500
+        assert opened.client.get("/jobs")[0] == 500
     finally:
         opened.close()
 
 
-def raw(door, method, path, headers=(), body=b""):
-    connection = http.client.HTTPConnection("127.0.0.1", int(door.url.rpartition(":")[2]),
-                                            ANSWER_SECONDS)
-    connection.putrequest(method, path, skip_accept_encoding=True)
-    for name, value in headers:
-        connection.putheader(name, value)
-    connection.endheaders(body)
-    answer = connection.getresponse()
-    found = answer.status, answer.read()
-    connection.close()
-    return found
-
-
 @pytest.mark.parametrize("headers, status", [
-    ([("Content-Length", str(2 << 20))], 413), ([("Content-Length", "1" + "0" * 30)], 400),
-    ([("Transfer-Encoding", "chunked")], 411),
+    ({"Content-Length": str(2 << 20)}, 413), ({"Content-Length": "1" + "0" * 30}, 400),
+    ({"Transfer-Encoding": "chunked"}, 411),
 ])
 def test_a_body_has_a_limit_and_tells_its_length(door, comfy, headers, status):
     for path in ("/prompt", "/upload/image"):
-        assert raw(door, "POST", path, headers)[0] == status
+        assert door.post(path, headers=headers)[0] == status
     assert answers(door, comfy)
 
 
@@ -198,7 +184,7 @@ def test_a_body_has_a_limit_and_tells_its_length(door, comfy, headers, status):
 ])
 def test_no_path_reads_a_file_here_or_asks_another_host(door, comfy, path):
     before = len(comfy.asked)
-    status, data = raw(door, "GET", path)
+    status, _, data = door.client.request("GET", path)
     assert status in (400, 404, 502) and b"root:" not in data
     assert all(one[0] == "GET" for one in comfy.asked[before:])
     assert answers(door, comfy)
@@ -208,7 +194,7 @@ def test_the_tag_of_a_server_is_taken_off_and_the_rest_is_the_servers_to_judge(d
     tag = "@" + comfy.url.rpartition("/")[2].replace(":", "_")
     comfy.files["a.png"] = b"pixels"
     for folder, status in ((tag, 200), (f"{tag}/b", 200), ("@elsewhere_1", 200)):
-        assert raw(door, "GET", f"/view?filename=a.png&subfolder={folder}")[0] == status
+        assert door.client.get(f"/view?filename=a.png&subfolder={folder}")[0] == status
 
 
 @pytest.mark.parametrize("message", ["{", "[]", "null", "[" * 50_000, b"\x00\x01", "{}",
@@ -228,6 +214,6 @@ def test_the_token_and_cookies_of_a_client_stay_with_the_door(locked, comfy, mon
     handler = comfy.RequestHandlerClass
     monkeypatch.setattr(handler, "do_GET", lambda self: (
         seen.append(dict(self.headers)), self.reply(None))[1])
-    requests.get(locked.url + "/object_info", timeout=ANSWER_SECONDS, cookies={"farm_token": TOKEN},
-                 headers={"Authorization": f"Bearer {TOKEN}", "X-Farm-Token": TOKEN})
+    locked.client.get("/object_info", {
+        "Authorization": f"Bearer {TOKEN}", "X-Farm-Token": TOKEN, "Cookie": f"farm_token={TOKEN}"})
     assert seen and TOKEN not in str(seen)

@@ -1,58 +1,16 @@
 """One URL for many servers, as clients see it; the servers compute nothing."""
 
 import threading
+from urllib.parse import urlencode
 
 import pytest
 
 pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/requirements.txt")
 
-import requests  # noqa: E402
-from support.doors import ANSWER_SECONDS, IMPATIENT, OpenDoor, prompt  # noqa: E402
+from support.doors import ID, hold, prompt  # noqa: E402
 
-from fake_comfy import FakeComfy  # noqa: E402
-from farm.process import free_port  # noqa: E402
 from farm.verdict import Limits  # noqa: E402
-from farm.worker import Patience  # noqa: E402
 from tools.waiting import wait_until  # noqa: E402
-
-ID = "8f0c0c4e-6d5f-4e5c-9d1a-3b1f4e6d2c11"
-
-
-@pytest.fixture
-def servers():
-    made = []
-
-    def make(*sizes):
-        made.extend(FakeComfy(mib) for mib in sizes)
-        return made[-len(sizes):]
-
-    yield make
-    for server in made:
-        server.silent.clear()
-        server.stop()
-
-
-@pytest.fixture
-def opened(tmp_path, monkeypatch):
-    monkeypatch.setattr("farm.seat.HEARD_SECONDS", 60)  # events are counted
-    doors = []
-
-    def open_door(*comfies, names=None, waits=True, **options):
-        doors.append(OpenDoor(tmp_path, names or [one.url for one in comfies], **options))
-        if waits:
-            wait_until(lambda: set(doors[-1].states()) == {"idle"})
-        return doors[-1]
-
-    yield open_door
-    for door in doors:
-        door.close()
-
-
-def hold(door, comfy):
-    """Keep a server busy; returns the prompt that does."""
-    busy = door.queue(prompt(seconds=100, seed=99))
-    wait_until(lambda: comfy.prompts)
-    return busy
 
 
 def test_a_client_hears_of_its_own_prompt_from_start_to_end_and_finds_the_picture(servers, opened):
@@ -72,8 +30,7 @@ def test_a_client_hears_of_its_own_prompt_from_start_to_end_and_finds_the_pictur
     entry = door.entry(ID)
     assert executed["data"]["output"] == entry["outputs"]["1"]
     picture = entry["outputs"]["1"]["images"][0]
-    shown = requests.get(door.url + "/api/view", params=picture, timeout=ANSWER_SECONDS)
-    assert shown.content == b"7"
+    assert door.client.get_bytes("/api/view?" + urlencode(picture)) == b"7"
     assert entry["prompt"][1:3] == [ID, prompt(seed=7)]
     assert list(door.get("/history")) == [ID, *(set(door.get("/history")) - {ID})]
 
@@ -83,12 +40,12 @@ def test_the_panels_rerun_goes_guarded_to_a_server_with_room_and_is_queued_once(
     door = opened(first, large)
     ended = door.queue(prompt(mib=1500), extra_data={"headroom": {"rescue": False}})
     assert door.entry(ended)["status"]["status_str"] == "error"
-    again = [door.post("/api/headroom/rescue", {"prompt_id": ended}).json() for _ in range(2)]
+    again = [door.post("/api/headroom/rescue", {"prompt_id": ended})[1] for _ in range(2)]
     assert again[0] == again[1] and again[0]["rescued_from"] == ended
     entry = door.entry(again[0]["prompt_id"])
     assert entry["status"]["status_str"] == "success" and entry["farm"]["server"] == large.url
-    strange = door.post("/headroom/rescue", {"prompt_id": "x"})
-    assert strange.status_code == 400 and "has ended here" in strange.json()["error"]
+    status, strange = door.post("/headroom/rescue", {"prompt_id": "x"})
+    assert status == 400 and "has ended here" in strange["error"]
 
 
 def test_a_page_of_jobs_has_the_newest_and_the_number_of_all(servers, opened):
@@ -134,8 +91,7 @@ def test_files_of_one_name_on_two_servers_are_each_shown_from_their_own(servers,
     small.goes_on.set()
     shown = [door.entry(one)["outputs"]["1"]["images"][0] for one in (first, second)]
     assert shown[0]["filename"] == shown[1]["filename"]
-    assert [requests.get(door.url + "/view", params=one, timeout=ANSWER_SECONDS).text
-            for one in shown] == ["1", "2"]
+    assert [door.client.get_bytes("/view?" + urlencode(one)) for one in shown] == [b"1", b"2"]
 
 
 def test_a_prompt_out_of_memory_moves_to_the_larger_server_and_its_kind_goes_there(servers, opened):
@@ -169,9 +125,9 @@ def test_a_new_kind_goes_by_a_servers_guess_where_that_is_wanted_and_a_larger_on
 
 def test_a_prompt_that_every_server_refuses_is_refused_with_the_servers_own_words(servers, opened):
     door = opened(*servers(500, 4000))
-    answer = door.post("/prompt", {"prompt": prompt("Unknown")})
-    assert answer.status_code == 400
-    assert answer.json()["node_errors"]["1"]["errors"][0]["message"] == "no such node"
+    status, answer = door.post("/prompt", {"prompt": prompt("Unknown")})
+    assert status == 400
+    assert answer["node_errors"]["1"]["errors"][0]["message"] == "no such node"
     assert door.get("/history") == {} and door.get("/farm")["remaining"] == 0
 
 
@@ -183,15 +139,6 @@ def test_an_error_of_its_own_is_told_at_once_and_the_prompt_is_not_tried_again(s
         assert until("execution_error")[-1]["data"]["exception_message"] == "bad"
     assert door.entry(one)["status"]["status_str"] == "error"
     assert len(first.posts("/prompt")) + len(second.posts("/prompt")) == 1
-
-
-def test_a_door_ends_soon_though_a_server_hangs(servers, opened, monkeypatch):
-    monkeypatch.setattr("farm.comfy.REQUEST_SECONDS", 0.5)
-    [comfy] = servers(1000)
-    door = opened(comfy, patience=Patience(start=600, silent=600, prompt=600))
-    hold(door, comfy)
-    comfy.silent.set()
-    door.close()  # in seconds, or this test runs into the limit of the whole run
 
 
 def test_the_queue_is_seen_and_prompts_are_taken_out_and_interrupted(servers, opened):
@@ -211,7 +158,7 @@ def test_the_queue_is_seen_and_prompts_are_taken_out_and_interrupted(servers, op
         assert [one["status"] for one in jobs["jobs"]] == ["in_progress", "pending"]
         assert jobs["pagination"]["total"] == 4
         door.post("/queue", {"delete": [waiting[0], busy, "none"]})
-        assert door.post(f"/api/jobs/{waiting[1]}/cancel").json() == {"cancelled": True}
+        assert door.post(f"/api/jobs/{waiting[1]}/cancel")[1] == {"cancelled": True}
         assert [item[1] for item in door.get("/queue")["queue_pending"]] == waiting[2:]
         door.post("/queue", {"clear": True})
         door.post("/interrupt", {"prompt_id": busy})
@@ -222,96 +169,14 @@ def test_the_queue_is_seen_and_prompts_are_taken_out_and_interrupted(servers, op
     assert door.get("/history") == {}
 
 
-def test_a_server_that_falls_silent_gives_its_prompt_back(servers, opened):
-    hung, whole = servers(1000, 2000)
-    door = opened(hung, whole, patience=IMPATIENT)
-    hung.goes_on.clear()
-    busy = door.queue(prompt(seed=5))
-    wait_until(lambda: hung.prompts)
-    hung.silent.set()
-    entry = door.entry(busy)
-    assert entry["status"]["status_str"] == "success"
-    assert entry["outputs"]["1"]["images"][0]["subfolder"].endswith(whole.url.rpartition(":")[2])
-    hung.goes_on.set()
-    hung.silent.clear()
-    wait_until(lambda: door.states() == ["idle", "idle"])
-
-
-def test_a_server_that_may_sleep_starts_for_a_prompt_or_a_page_and_its_end_is_no_loss(
-    servers, opened,
-):
-    small, large = servers(500, 4000)
-    names = {"small": small.url, "large": large.url}
-    door = opened(names=names, sleepers=set(names), waits=False)
-    assert door.states() == ["asleep", "asleep"] and not small.asked + large.asked
-    assert door.entry(door.queue(prompt(seed=1)))["farm"]["server"] == "small"
-    assert door.states() == ["idle", "asleep"]  # one prompt, one server
-    assert door.entry(door.queue(prompt(mib=3000)))["farm"]["server"] == "large"
-    for comfy in (small, large):
-        for heard in list(comfy.sockets.values()):
-            heard.shutdown(2)  # as where Ray Serve has ended them
-    wait_until(lambda: door.states() == ["asleep", "asleep"])
-    assert [one["losses"] for one in door.get("/farm")["servers"]] == [0, 0]
-    assert door.get("/object_info")["of"] == 500  # the page wants a server too
-    assert door.states()[1] == "asleep"
-
-
-def test_accepted_prompts_wait_for_a_server_that_is_not_there_yet(opened):
-    port = free_port()
-    door = opened(names=[f"http://127.0.0.1:{port}"], waits=False)
-    answer = door.post("/prompt", {"prompt": prompt(seed=4), "prompt_id": ID})
-    assert answer.status_code == 200
-    assert door.post("/prompt", {"prompt": prompt(seed=4), "prompt_id": ID}).json()[
-        "number"] == answer.json()["number"]
-    assert door.post("/prompt", {"prompt": prompt(seed=5), "prompt_id": ID}).status_code == 400
-    assert requests.get(door.url + "/object_info", timeout=ANSWER_SECONDS).status_code == 503
-    back = FakeComfy(1000, port)
-    assert door.entry(ID)["status"]["status_str"] == "success"
-    back.stop()
-
-
-def test_a_door_that_comes_back_goes_on_and_queues_nothing_twice(servers, opened):
-    [comfy] = servers(1000)
-    door = opened(comfy)
-    done = door.queue(prompt(seed=1))
-    door.entry(done)
-    comfy.goes_on.clear()
-    running = door.queue(prompt(seed=2))
-    wait_until(lambda: comfy.prompts)
-    waiting = door.queue(prompt(seed=3))
-    door.close()
-    comfy.goes_on.set()
-    again = opened(comfy, waits=False)
-    assert [again.entry(one)["status"]["status_str"] for one in (done, running, waiting)] == [
-        "success"] * 3
-    assert len(comfy.posts("/prompt")) == 3
-
-
-@pytest.mark.parametrize("stays, sleepers", [
-    (False, ()), (True, ()), (True, ("other",)), (True, ("ran", "other")),
-])
-def test_prompts_of_a_server_that_left_the_farm_or_does_not_come_back_are_run_by_another(
-    servers, opened, stays, sleepers,
-):
-    ran, other = servers(1000, 1000)
-    door = opened(names={"ran": ran.url})
-    running = hold(door, ran)
-    door.close()
-    ran.silent.set()  # it is looked for until it has said nothing for a second
-    again = opened(names={**({"ran": ran.url} if stays else {}), "other": other.url}, waits=False,
-                   sleepers=sleepers, patience=IMPATIENT)
-    wait_until(lambda: other.prompts)
-    again.post("/interrupt", {})
-    assert again.entry(running)
-
-
 def test_uploads_and_free_reach_every_server_and_the_rest_one(servers, opened):
     first, second = servers(1000, 2000)
     door = opened(first, second)
     first.files["picture.png"] = b"pixels"
-    file = {"image": ("picture.png", b"pixels")}
-    answer = requests.post(door.url + "/api/upload/image", files=file, timeout=ANSWER_SECONDS)
-    assert answer.json()["name"] == "picture.png"
+    form = (b'--end\r\nContent-Disposition: form-data; name="image"; filename="picture.png"'
+            b"\r\n\r\npixels\r\n--end--\r\n")
+    kind = {"Content-Type": "multipart/form-data; boundary=end"}
+    assert door.post("/api/upload/image", form, kind)[1]["name"] == "picture.png"
     [copied] = second.posts("/upload/image")
     assert "pixels" in copied and "overwrite" in copied
     door.post("/free", {"unload_models": True})

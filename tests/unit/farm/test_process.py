@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import aiohttp
 import pytest
-import requests
 from support.farm_orders import PATIENT, SILENT, Waited, asked, once, order
 
 import fake_comfy
@@ -22,6 +21,7 @@ from farm.servers import ServerSpec
 from farm.sockets import hear
 from farm.words import Facts
 from farm.worker import ServerFailed
+from tools.client import Client
 from tools.waiting import wait_until
 
 FAKE = str(Path(fake_comfy.__file__))
@@ -46,7 +46,7 @@ def test_a_started_server_that_dies_or_hangs_is_lost_and_started_anew(tmp_path, 
         facts = worker.start()
         assert facts == Facts(700, 700, True)
         first = worker.worker._process
-        once(lambda: requests.get(f"{facts.url}/queue").json()["queue_running"],
+        once(lambda: Client(facts.url).get_json("/queue")["queue_running"],
              lambda: os.kill(first.pid, sign))
         assert worker.run(order(asked(seconds=100))).ending == "lost"
         worker.worker._patience = PATIENT

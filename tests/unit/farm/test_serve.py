@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from http.client import HTTPException
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,11 @@ import pytest
 pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/requirements.txt")
 
 import psutil  # noqa: E402
-import requests  # noqa: E402
 from support.doors import processes, prompt, servers_in  # noqa: E402
 
 import fake_comfy  # noqa: E402
 from farm.process import free_port  # noqa: E402
+from tools.client import Client  # noqa: E402
 from tools.waiting import LONGEST_SECONDS, wait_until  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -84,15 +85,20 @@ def may_sleep(folder):
 
 def queued(url):
     graphs = [prompt(seconds=0.05, seed=n, filename_prefix=f"f{n}") for n in range(PROMPTS)]
-    return [requests.post(f"{url}/prompt", json={"prompt": graph},
-                          timeout=LONGEST_SECONDS).json()["prompt_id"] for graph in graphs]
+    client = Client(url, LONGEST_SECONDS)
+    return [client.queue(graph) for graph in graphs]
+
+
+def told(url, path, otherwise):
+    try:
+        found = Client(url).get(path, {"X-Farm-Token": "s3cret"})[1]
+    except (OSError, HTTPException):  # it is killed, or a proxy waits for a door that is away
+        return otherwise
+    return found if isinstance(found, dict) else otherwise
 
 
 def history_of(url):
-    try:
-        return requests.get(f"{url}/history", timeout=60).json()
-    except (requests.RequestException, ValueError):  # as in servers_of
-        return {}
+    return told(url, "/history", {})
 
 
 def all_done(url, ids):
@@ -102,11 +108,7 @@ def all_done(url, ids):
 
 
 def servers_of(url):
-    try:
-        return requests.get(f"{url}/farm", timeout=9,
-                            headers={"X-Farm-Token": "s3cret"}).json()["servers"]
-    except (requests.RequestException, ValueError):  # a proxy waits for a door that is away
-        return [{"state": "not there"}]
+    return told(url, "/farm", {"servers": [{"state": "not there"}]})["servers"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")

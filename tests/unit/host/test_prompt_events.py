@@ -6,86 +6,11 @@ import logging
 import threading
 
 import pytest
-from support.fake_execution import DynamicPrompt, Execution, ProgressHandler, prompt_events
+from support.fake_execution import DynamicPrompt, ProgressHandler
 
 from headroom.host.borrowed import borrowed
 
-WAIT_S = 30
-
-
-class Listener:
-    """The events, in order."""
-
-    def __init__(self):
-        self.told = []
-        self.fails = False
-
-    def prompt_resets(self):
-        self.told.append("resets")
-
-    def prompt_begins(self, prompt_id, graph, running):
-        self.told.append(("begins", prompt_id, *running))
-        if self.fails:
-            raise ValueError("of ours")
-
-    def prompt_leaves(self):
-        self.told.append("leaves")
-
-    def node_starts(self, node_id, _state, prompt_id):
-        self.told.append(("starts", node_id, prompt_id))
-
-    def node_finishes(self, node_id, _state, prompt_id):
-        self.told.append(("finishes", node_id, prompt_id))
-
-    def node_progresses(self, node_id, value, *_):
-        self.told.append(("progresses", node_id, value))
-
-    def since(self):
-        told, self.told = self.told, []
-        return told
-
-
-@pytest.fixture(params=[False, True], ids=["0.3.75", "0.33.0"])
-def execution(request):
-    return Execution(awaits_cache=request.param)
-
-
-@pytest.fixture
-def listener():
-    return Listener()
-
-
-@pytest.fixture
-def running():
-    """The prompts that ComfyUI's queue says run."""
-    return set()
-
-
-class Heard(list):
-    """What is heard in the log; `error` is what is done with an error."""
-
-    def __init__(self):
-        self.error = self.append
-
-
-@pytest.fixture
-def heard():
-    return Heard()
-
-
-@pytest.fixture(autouse=True)
-def events(execution, listener, running, heard, monkeypatch):
-    """The events, which are listened to from here on."""
-    root = logging.getLogger()
-    before = list(root.handlers)
-    module = prompt_events(execution, monkeypatch)
-
-    found = module.PromptEvents(listener, running.__contains__, lambda error: heard.error(error),
-                                lambda: heard.append("over"))
-    found.listen()
-    yield found
-    for handler in set(root.handlers) - set(before):
-        root.removeHandler(handler)
+pytestmark = pytest.mark.usefixtures("events")
 
 
 def whole(prompt_id, *nodes):
@@ -250,59 +175,3 @@ def test_models_that_other_threads_looked_at_are_deleted_in_the_prompts_thread(e
 
 
 # ------------------------------------------------------------ what is heard in the log
-
-
-def test_a_line_in_the_log_ends_nothing(heard):
-    logging.getLogger().warning("a line of ComfyUI's")
-    assert heard == []
-
-
-def log_an_error(error):
-    try:
-        raise error
-    except ValueError:
-        logging.error("it failed")
-
-
-def test_an_error_that_is_handled_and_logged_is_heard(heard):
-    error = ValueError("of somebody else")
-    log_an_error(error)
-    assert heard == [error]
-
-
-def test_the_end_of_a_prompt_is_heard(heard):
-    def prompt_worker():
-        logging.warning("Prompt executed in 0.01 seconds")
-
-    prompt_worker()
-    assert heard == ["over"]
-
-
-def test_an_error_of_ours_while_one_is_heard_ends_nothing(heard, caplog):
-    def fails(_):
-        raise ValueError("of ours")
-
-    heard.error = fails
-    log_an_error(ValueError("of somebody else"))
-    assert caplog.text.count("handling a prompt that ran out of memory failed") == 1
-
-
-def test_another_thread_can_log_while_an_error_is_looked_after(heard):
-    """The server's thread logs while it is waited for: with a lock neither would go on."""
-    looking_after, logged, waited = threading.Event(), threading.Event(), []
-
-    def wait_for_the_other(_):
-        looking_after.set()
-        waited.append(logged.wait(WAIT_S))
-
-    def log_from_the_server():
-        assert looking_after.wait(WAIT_S)
-        logging.getLogger().warning("from the server")
-        logged.set()
-
-    heard.error = wait_for_the_other
-    other = threading.Thread(target=log_from_the_server)
-    other.start()
-    log_an_error(ValueError("of somebody else"))
-    other.join()
-    assert waited == [True]

@@ -1,13 +1,12 @@
 """`dev.py run`: what is printed, and what is refused."""
 
-import argparse
 import json
 
 import pytest
 from support.run_servers import FakeServer, Growing, started
 from support.saved import WORKFLOW
 
-from tools import advise, jobs, run
+from tools import run
 from tools.client import Client, PromptInvalid
 from tools.errors import DevError
 from tools.events import NoEvents
@@ -87,39 +86,6 @@ def test_a_refused_prompt_says_which_node_and_why(start):
         start(server)
 
 
-def test_a_server_that_is_not_there_is_named(tmp_path):
-    file = tmp_path / "workflow.json"
-    file.write_text(json.dumps(WORKFLOW), encoding="utf-8")
-    args = argparse.Namespace(files=[file], server="http://127.0.0.1:9", settings=[], seeds=[],
-                              timeout=1, json=False, max_vram_mib=None, max_ram_mib=None)
-    with pytest.raises(DevError, match="No server answers at http://127.0.0.1:9"):
-        run.main(args)
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [(b"[1, 2]", "neither a workflow"), (b"{", "is not JSON"), (b'{"a": 1}', "neither a workflow"),
-     (b"[" * 100_000, "is not JSON"), (b"\x89PNG", "is no text"), (b"{}", "no node that runs"),
-     (b'{"nodes": []}', "no node that runs"), (b'{"nodes": [{"id": 1}]}', "neither a workflow"),
-     (b'{"1": {"class_type": "KSampler"}}', "neither a workflow")],
-)
-def test_a_file_that_is_no_workflow_is_explained(tmp_path, content, words):
-    file = tmp_path / "other.json"
-    file.write_bytes(content)
-    with pytest.raises(DevError, match=words):
-        jobs.read_prompt(file, FakeServer())
-
-
-def test_a_file_that_an_editor_of_windows_saved_is_read(tmp_path):
-    (tmp_path / "marked.json").write_text(json.dumps(WORKFLOW), encoding="utf-8-sig")
-    assert jobs.read_file(tmp_path / "marked.json") == WORKFLOW
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(DevError, match="gone.json cannot be read"):
-        jobs.read_prompt(tmp_path / "gone.json", FakeServer())
-
-
 @pytest.mark.parametrize(("words", "code", "sentence"), [
     (["--max-vram-mib", "1000"], 0, ""),
     (["--max-vram-mib", "999"], 3, "workflow needed 1,000.0 MiB of VRAM, 999 are allowed."),
@@ -150,28 +116,6 @@ def test_a_budget_that_nobody_can_check_is_no_success(start, server, words):
         server.run = refusing({"node_errors": {}, "error": {"message": "no such node"}})
     with pytest.raises(DevError, match=words):
         start(server, "--max-vram-mib", "1000")
-
-
-@pytest.mark.parametrize("word", ["0", "-1", "lots", "1.5", "9" * 5000, "٣", ""])
-def test_a_budget_that_is_no_number_is_refused(word, capsys):
-    parser = argparse.ArgumentParser()
-    run.add_arguments(parser)
-    with pytest.raises(SystemExit):
-        parser.parse_args(["x.json", f"--max-vram-mib={word}"])
-    assert "a budget is a whole number of MiB, 1 or more" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("tool", [run, advise])
-@pytest.mark.parametrize("word", [
-    "nonsense", "127.0.0.1:8188", "ftp://host", "http://", "http://host:port", "http://[1", "",
-    "http://ho st",
-])
-def test_a_server_that_is_no_address_is_refused(tool, word, capsys):
-    parser = argparse.ArgumentParser()
-    tool.add_arguments(parser)
-    with pytest.raises(SystemExit):
-        parser.parse_args(["x.json", f"--server={word}"])
-    assert "a server is named as in http://127.0.0.1:8188" in capsys.readouterr().err
 
 
 def test_several_files_and_seeds_run_under_one_bar(start, tmp_path, capsys):
@@ -241,12 +185,6 @@ def test_an_address_that_is_not_comfyui_gets_one_sentence(start, monkeypatch):
     with pytest.raises(DevError) as refused:
         start(server)
     assert "status 404" in str(refused.value) and "\n" not in str(refused.value)
-
-
-def test_a_workflow_without_a_seed_says_so(tmp_path):
-    prompt = {"1": {"class_type": "Load", "inputs": {"seed": ["2", 0]}}}
-    with pytest.raises(DevError, match="has no node with a seed"):
-        jobs.with_seed(prompt, 3, tmp_path / "a.json")
 
 
 @pytest.mark.parametrize("words", [("--timeout", "0.5"), ("--timeout", "0.5", "--json")])
