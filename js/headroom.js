@@ -215,6 +215,7 @@ app.registerExtension({
       panel.refresh();
     });
     for (const end of ENDS) api.addEventListener(end, onEnd);
+    api.addEventListener("status", panel.refresh); // of runs that others have queued, a page is told no more
     api.addEventListener("headroom.oom", onOom);
     api.addEventListener("headroom.error", ({ detail }) => {
       const message = errorMessage(detail, words());

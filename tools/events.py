@@ -1,6 +1,7 @@
 """The events of a running ComfyUI, over its websocket."""
 
 import json
+import ssl
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +10,9 @@ FINISHED = ("execution_success", "execution_error", "execution_interrupted")
 
 
 class NoEvents(RuntimeError):
-    """What answers there has no websocket of ComfyUI: a proxy, or another program."""
+    """What answers there has no websocket of ComfyUI: a proxy, or another program; or its
+    certificate is not trusted.
+    """
 
 
 class Unfinished(TimeoutError):
@@ -34,7 +37,7 @@ class EventStream:
         self._closed: type[Exception] = websocket.WebSocketConnectionClosedException
         try:
             self._socket = websocket.create_connection(address, timeout=timeout)
-        except websocket.WebSocketException as error:
+        except (websocket.WebSocketException, ssl.SSLError) as error:
             raise NoEvents(str(error)) from error
 
     def __enter__(self) -> "EventStream":

@@ -84,8 +84,9 @@ def estimate(graph: Graph, like: tuple[str, Json] | None, device: DeviceMemory |
     size = _size(graph, nodes)
     low, high, basis = _measured(like[1]) if like is not None else _by_headers(models, size)
     total = None if device is None else device.total_bytes
-    room = None if device is None or total is None else total - max(
-        device.other_bytes or 0, round((1 - USABLE) * total))
+    room = None if device is None or total is None else min(
+        total - max(device.other_bytes or 0, round((1 - USABLE) * total)),
+        total if device.ceiling is None else device.ceiling.limit_bytes)
     failed = like is not None and like[1]["at_least"]
     known = like is not None or bool(models) and not missing
     verdict, word = _verdict(low, high, room, failed, known)

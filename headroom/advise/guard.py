@@ -6,6 +6,7 @@ While all goes well it frees nothing: it lowers the least memory that the run ne
 from ..base.device import in_mib
 from ..base.guards import guarded
 from ..base.node_types import GUARD_CLASS
+from ..guard.errors import OomGuardError
 from .case import Case, Step
 from .finding import Bounds, Finding, Json
 from .steps import insert
@@ -15,16 +16,28 @@ from .words import amounts
 def findings(case: Case, anywhere: bool = False) -> list[Finding]:
     """Return a finding for the node that failed, else for a VAE with the peak.
 
+    None if no guard can stand before the node that failed, as before a loader with --gpu-only, or
+    if one gave up there.
     `anywhere`: else for whatever node has the peak. All models are guarded on their way to the
     nodes that compute with them: on a smaller card another node may be the first one that fails.
     """
     failure = case.around.failure or {}
+    if str(failure.get("error")).startswith(OomGuardError.__name__):
+        return []
     failed = next((step for step in case.steps if step.node_id == failure.get("node_id")), None)
     step = failed or (case.top if anywhere or _has_vae_at_its_peak(case) else None)
     edit = [] if case.is_guarded else [
         insert(GUARD_CLASS, f"guard-{giver}-{output}", (giver, output), wires)
         for wires in guarded(case.graph).guards.values() for giver, output in [wires[0].source]]
-    return [_finding(case, step, edit, failed is not None)] if step is not None and edit else []
+    if step is None or not edit or (failed and not _is_behind(case, failed, edit)):
+        return []
+    return [_finding(case, step, edit, failed is not None)]
+
+
+def _is_behind(case: Case, step: Step, edit: list[Json]) -> bool:
+    guarded_nodes = {node for part in edit for node, _ in part["to"]}
+    return (step.prompt_node not in case.graph.nodes
+            or step.prompt_node in case.graph.below(*guarded_nodes))
 
 
 def _has_vae_at_its_peak(case: Case) -> bool:

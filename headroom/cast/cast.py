@@ -115,8 +115,8 @@ def _steps(value: Any, models: tuple[CastModel, ...], rules: CastRules) -> list[
         steps.extend(_model_steps(model, rules))
     if not models:
         steps.append(self_casting_reason(value))
-    if any(model.copies for model in models):
-        steps.append(_cost(models))
+    if in_ram := [model for model in models if model.copies and model.in_ram]:
+        steps.append(_cost(in_ram))
     host = current_host()
     if host is not None and any(model.copies for model in models):
         from ..host import cast as host_cast
@@ -157,7 +157,7 @@ def _kept(model: CastModel) -> list[str]:
     return sentences
 
 
-def _cost(models: tuple[CastModel, ...]) -> str:
-    copies = sum(sum(model.after.values()) for model in models if model.copies)
+def _cost(copied: list[CastModel]) -> str:
+    copies = sum(sum(model.after.values()) for model in copied)
     return ("until nothing uses the original any more, the copy costs "
             f"{mib_text(copies)} of RAM on top of it")

@@ -73,6 +73,7 @@ def cast_patcher(patcher: Any, rules: CastRules) -> CastModel:
     copied = host_cast.private_patcher(patcher, module, result.copies, again)
     result.copies[id(patcher)] = copied
     if is_dynamic:
+        result.in_ram = False
         result.notes.append("dynamic VRAM reads the weights from the file: no copy in RAM")
     result.notes.extend(host_cast.compute_notes(patcher, rules.dtype))
     return result

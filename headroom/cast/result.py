@@ -25,7 +25,8 @@ class CastModel:
     """The result for one set of weights.
 
     `copies` has the new object for the id of each old one; it is empty if nothing was cast, and
-    then `reason` says why. Bytes are counted by dtype, over weights and buffers.
+    then `reason` says why. Bytes are counted by dtype, over weights and buffers. `in_ram`: the
+    copy has its weights in RAM, not in the model's file.
     """
 
     label: str
@@ -35,6 +36,7 @@ class CastModel:
     after: dict[str, int] = field(default_factory=dict)
     kept: list[Wanted] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    in_ram: bool = True
 
     @property
     def saved_bytes(self) -> int:

@@ -110,8 +110,12 @@ def _free(recovery: Recovery, now: Snapshot) -> str:
     free = device.available_bytes
     if free is None:
         return said("the free memory of {device} is not known", device=device.device)
-    words = said("{free_mib} of {total_mib} were free on {device}", free_mib=free / MIB,
-                 total_mib=(device.total_bytes or 0) / MIB, device=device.device)
+    limit = device.ceiling and device.ceiling.limit_bytes
+    words = said(
+        "{free_mib} of the VRAM limit of {total_mib} were free on {device}" if limit else
+        "{free_mib} of {total_mib} were free on {device}",
+        free_mib=free / MIB, total_mib=(limit or device.total_bytes or 0) / MIB,
+        device=device.device)
     if last.requested_bytes is None or free < last.requested_bytes:
         return words
     return said("{free}, but not in one piece", free=words)

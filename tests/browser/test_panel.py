@@ -129,6 +129,15 @@ def test_nothing_is_asked_while_the_panel_is_closed(gpu, open_page):
     assert comfy.asked == []
 
 
+def test_a_quick_run_of_another_client_is_shown(gpu, open_page):
+    comfy = open_page(gpu)
+    comfy.set("Headroom.Panel.RefreshSeconds", 30)
+    panel = comfy.open_panel()
+    comfy.until(comfy.is_quiet)
+    prompt_id = gpu.client.run(picture(seed=97))["prompt_id"]  # it ends before the next look
+    panel.locator(f"[data-run='{prompt_id}']").wait_for()
+
+
 def test_the_table_of_nodes_stands_above_what_the_memory_nodes_did(gpu, open_page):
     comfy = open_page(gpu).load_prompt(picture(seed=45))
     panel = comfy.open_panel()

@@ -136,6 +136,7 @@ def test_a_streamed_model_is_read_again_and_only_its_stamps_change(sim, newest_c
     assert set(shown[looked.id]["weights"].values()) == {"float32"}
     assert shown[same.id]["same"] is False
     assert "no copy in RAM" in shown[cast.id]
+    assert "of RAM on top of it" not in shown[cast.id]
 
 
 def test_a_streamed_model_that_cannot_be_read_again_passes_through(client):

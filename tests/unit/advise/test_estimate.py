@@ -12,6 +12,7 @@ from support.recorder import Records
 
 from headroom.advise.advisor import Advisor
 from headroom.advise.estimate import MOST_FILES, MOST_NODES, estimate
+from headroom.base.ceiling import Ceiling
 from headroom.base.graph import Graph
 from headroom.base.weights_file import weights_of
 from headroom.measure.snapshot import DeviceMemory
@@ -58,9 +59,9 @@ def registry(tmp_path):
     return Folder(tmp_path)
 
 
-def card(mib, other_mib=0):
+def card(mib, other_mib=0, **more):
     held = (mib - other_mib) * MIB
-    return DeviceMemory("cuda:0", "GPU", mib * MIB, held, 0, 0, None)
+    return DeviceMemory("cuda:0", "GPU", mib * MIB, held, 0, 0, None, **more)
 
 
 def of(prompt, registry, device=None, like=None):
@@ -90,6 +91,12 @@ def test_the_verdict_is_about_what_other_programs_leave_of_this_card(
     registry, mib, other_mib, verdict
 ):
     assert of(PROMPT, registry, card(mib, other_mib))["verdict"] == verdict
+
+
+def test_a_limit_of_this_server_is_all_the_room_that_there_is(registry):
+    limit = Ceiling(2048 * MIB, 2048 * MIB, 2048 * MIB)
+    told = of(PROMPT, registry, card(24576, ceiling=limit))
+    assert (told["verdict"], told["room_mib"]) == ("tight", 2048)
 
 
 def test_without_a_gpu_there_is_a_need_and_no_verdict(registry):

@@ -7,6 +7,7 @@ import torch
 from support.hosts import Host, Patcher
 from support.systems import Nvml
 
+from headroom.base.ceiling import Ceiling
 from headroom.guard import explain as oom_text
 from headroom.guard.attempt import Failure
 from headroom.guard.call import Call, GuardOptions
@@ -147,3 +148,10 @@ def test_what_was_free_is_told_of_the_card_that_was_full():
     full = Lack("device", torch.device("cuda:1"))
     assert "256.0 MiB of 8,192.0 MiB were free on cuda:1" in text_of(now, lack=full)
     assert "512.0 MiB of 8,192.0 MiB were free on cuda:0" in text_of(now)
+
+
+def test_with_a_limit_what_was_free_is_told_of_the_limit():
+    limit = Ceiling(8 * GIB, 8 * GIB, 8 * GIB)
+    card = replace(GPU, total_bytes=24 * GIB, driver_free_bytes=16 * GIB, ceiling=limit)
+    text = text_of(replace(NOW, devices=(card,)))
+    assert "1,024.0 MiB of the VRAM limit of 8,192.0 MiB were free on cuda:0" in text

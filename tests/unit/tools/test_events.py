@@ -2,13 +2,14 @@
 
 import itertools
 import json
+import ssl
 
 import pytest
 
 websocket = pytest.importorskip("websocket")
 
 from tools import events  # noqa: E402
-from tools.events import EventStream, Unfinished  # noqa: E402
+from tools.events import EventStream, NoEvents, Unfinished  # noqa: E402
 
 
 class Gone:
@@ -36,3 +37,12 @@ def test_events_of_others_do_not_lengthen_the_wait(monkeypatch):
     monkeypatch.setattr(events.time, "monotonic", lambda: float(next(ticks)))
     with pytest.raises(Unfinished, match="Prompt p did not finish within 60 s"):
         list(EventStream("http://127.0.0.1:1", "me").until_finished("p", 60))
+
+
+def test_a_certificate_that_is_not_trusted_leaves_the_sentence_about_it_to_http(monkeypatch):
+    def untrusted(*_, **__):
+        raise ssl.SSLCertVerificationError("self-signed certificate")
+
+    monkeypatch.setattr(websocket, "create_connection", untrusted)
+    with pytest.raises(NoEvents, match="self-signed certificate"):
+        EventStream("https://127.0.0.1:1", "me")
