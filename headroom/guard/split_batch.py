@@ -25,9 +25,10 @@ _PER_SAMPLE_PATCHES = ("comfy_extras.nodes_freelunch", "comfy_extras.nodes_pag",
 # A patch that computes one conditioning from another, if a call has both, and a network that
 # exchanges the halves of its batch: such a call is never cut.
 _ACROSS_CONDITIONINGS = ("comfy_extras.nodes_nag", "comfy.ldm.hunyuan3dv2_1.hunyuandit")
-# Their batch is one video or one set of frames that attend to each other.
+# Their batch is one video or one set of frames that attend to each other; `ar_state` has a cache
+# with the rows of the whole batch.
 _MIXED_KWARGS = ("num_video_frames", "image_only_indicator")
-_MIXED_OPTIONS = ("ad_params",)
+_MIXED_OPTIONS = ("ad_params", "ar_state")
 _KNOWN_TENSORS = ("sigmas", "sample_sigmas")
 _WITHOUT_ROWS = (str, bytes, int, float, type(None), Enum, torch.Size, torch.dtype, torch.device)
 
