@@ -94,7 +94,8 @@ def arm(
 ) -> None:
     """Let a copy run in `compute`; a second call replaces the first. Only for our own copies.
 
-    Layers of foreign parts, or all layers if `everywhere`, take inputs of any dtype. Layers kept in
+    Layers of foreign parts, layers of torch's own in a model of ComfyUI, or all layers if
+    `everywhere`, take inputs of any dtype. Layers kept in
     another dtype compute in it and return `compute`; so do foreign parts of which all weights were
     kept. It costs one Python call for each layer, and copies of activations where dtypes differ.
     """
@@ -104,11 +105,13 @@ def arm(
     whole = [part for top in foreign for part in _kept_whole(top, compute, dtype_of)]
     in_foreign = {id(part) for top in foreign for part in top.modules()}
     in_whole = {id(part) for top in whole for part in top.modules() if part is not top}
-    is_half = compute.itemsize == 2
+    is_half, is_comfyui = compute.itemsize == 2, type(module).__module__.startswith("comfy.")
     for part in [*(layer for _, layer in layers(module)), *whole]:
         dtype, is_foreign = _dtype(part, dtype_of), id(part) in in_foreign
+        is_plain = is_comfyui and type(part).__module__.startswith("torch.")
         # ComfyUI's layers can cast their own weights to the input.
-        is_armed = (everywhere or is_foreign) and not getattr(part, "comfy_cast_weights", False)
+        casts_itself = getattr(part, "comfy_cast_weights", False)
+        is_armed = (everywhere or is_foreign or is_plain) and not casts_itself
         if dtype is None or not is_armed:
             continue
         part.register_forward_pre_hook(_Inputs(dtype), with_kwargs=True)

@@ -25,8 +25,8 @@ _PER_SAMPLE_PATCHES = ("comfy_extras.nodes_freelunch", "comfy_extras.nodes_pag",
 # A patch that computes one conditioning from another, if a call has both, and a network that
 # exchanges the halves of its batch: such a call is never cut.
 _ACROSS_CONDITIONINGS = ("comfy_extras.nodes_nag", "comfy.ldm.hunyuan3dv2_1.hunyuandit")
-# Their batch is one video or one set of frames that attend to each other, or each row has a place
-# in what the sampler keeps of earlier frames (ComfyUI's AR video).
+# Their batch is one video or one set of frames that attend to each other; `ar_state` has a cache
+# with the rows of the whole batch.
 _MIXED_KWARGS = ("num_video_frames", "image_only_indicator")
 _MIXED_OPTIONS = ("ad_params", "ar_state")
 _KNOWN_TENSORS = ("sigmas", "sample_sigmas")

@@ -83,6 +83,18 @@ def test_a_component_whose_caller_knows_the_dtype_runs_too(x, name):
     assert (copied(x.bfloat16()).float() - net(x)).norm() / net(x).norm() < 0.03
 
 
+class PlainInComfyUI(Held):
+    """As ComfyUI's wav2vec2: a layer of torch's own, which cannot cast its weights to the input."""
+
+    __module__ = "comfy.audio_encoders.wav2vec2"
+
+
+def test_a_layer_of_torchs_own_in_a_model_of_comfyui_takes_inputs_of_any_dtype(x):
+    net = PlainInComfyUI(torch.nn.Linear(x.shape[-1], 2))
+    copied = cast_module(net, CastRules(torch.bfloat16), is_component=True).copies[id(net)]
+    assert torch.allclose(copied(x).float(), net(x), atol=0.05)
+
+
 def test_other_errors_out_of_memory_and_interrupts_pass_once_and_leave_nothing_behind(x):
     class Interrupt(BaseException):
         pass

@@ -92,7 +92,7 @@ known_patch.__module__ = "comfy_extras.nodes_freelunch"
     ({"patches_replace": {"attn2": {("middle", 0): unknown_patch}}}, {}, False),
     ({}, {"num_video_frames": 14}, False),
     ({"ad_params": {}}, {}, False),
-    ({"ar_state": {"kv_caches": []}}, {}, False),
+    ({"ar_state": {"kv_caches": [{"k": torch.ones(4, 2)}]}}, {}, False),
     ({"something": torch.ones(4)}, {}, False),
     ({"sigmas": torch.ones(4), "sample_sigmas": torch.ones(9)}, {"y": torch.ones(4)}, True),
 ])
