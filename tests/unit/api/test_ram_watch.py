@@ -172,6 +172,15 @@ def test_an_error_while_room_is_made_never_costs_the_prompt(monkeypatch, caplog,
     assert "room could not be made" in caplog.text
 
 
+def test_an_error_before_a_node_that_loads_never_costs_the_prompt(monkeypatch, caplog):
+    monkeypatch.setattr(watch_module, "loading_nodes", lambda prompt: frozenset(prompt))
+    monkeypatch.setattr(watch_module, "load_bytes", lambda *_: 1 / 0)
+    found = watch(prompts=[{"1": "Load"}])
+    found.before_prompt()
+    found.before_node("p", "1")
+    assert "no room in RAM is made before a node" in caplog.text
+
+
 class Amid:
     """Whether a prompt runs, at each look; notes how long the thread would wait."""
 
