@@ -178,7 +178,8 @@ def attempt_once(call: Callable[[], T]) -> "Done[T] | Failure":
         try:
             result = call()
         except CANDIDATES as error:
-            if isinstance(error, OomGuardError) or not is_out_of_memory(error):
+            if isinstance(error, OomGuardError) or not (
+                    isinstance(error, LeftOut) or is_out_of_memory(error)):
                 raise
             failed = error
         else:
@@ -190,7 +191,8 @@ def attempt_once(call: Callable[[], T]) -> "Done[T] | Failure":
     try:
         memory = snapshot()
         gc.collect()  # else garbage would count as memory of the call
-        return Failure.of(failed, memory, snapshot(), is_incomplete=bool(left_out))
+        is_incomplete = bool(left_out) or isinstance(failed, LeftOut)
+        return Failure.of(failed, memory, snapshot(), is_incomplete)
     finally:
         del failed
 

@@ -8,12 +8,15 @@ module reads that line, which is written while the out-of-memory error is being 
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from ..host.adapter import guard_host
 from ..measure.journal import executing_node, note_left_out
 from .errors import is_out_of_memory
+
+T = TypeVar("T")
 
 
 class LeftOut(RuntimeError):
@@ -75,3 +78,17 @@ def watching() -> Iterator[list[str]]:
         yield found
     finally:
         watchers.pop()
+
+
+def complete(call: Callable[[], T]) -> T:
+    """Return the result of a call; raise LeftOut if ComfyUI left out a part and nobody sees it.
+
+    An attempt watches its own thread; with several GPUs ComfyUI calls the model in other threads.
+    """
+    if _listener.watchers():
+        return call()
+    with watching() as found:
+        result = call()
+    if found:
+        raise LeftOut(found[0])
+    return result

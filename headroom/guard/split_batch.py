@@ -15,6 +15,7 @@ import torch
 
 from ..base.modules import module_of
 from ..host.adapter import guard_host, unrecorded
+from .left_out import complete
 from .replay import RandomState
 from .run import KEY, Run
 
@@ -206,13 +207,13 @@ def forward(
         limit = smallest = batch
     run.saw(batch, smallest, batch // chunks)
     if limit >= batch:
-        return executor(*given, options, **kwargs)
+        return complete(lambda: executor(*given, options, **kwargs))
     images = batch // chunks
 
     def piece(part: Piece) -> torch.Tensor:
         some, named = rows_of((given, kwargs), part.start, part.stop, batch)
         own = options_of(options, part, images)
-        result: torch.Tensor = executor(*some, own, **named)
+        result: torch.Tensor = complete(lambda: executor(*some, own, **named))
         return result
 
     return run_in_pieces(

@@ -169,16 +169,24 @@ def test_a_failed_step_beside_a_step_cache_of_another_pack_gives_the_same_bits(g
     assert_same_bits(answer, least=3)
 
 
-def test_a_failed_step_that_comfyui_divides_between_two_devices_gives_the_same_bits(
-    sim, gpu_args, newest_comfyui
+@pytest.mark.parametrize("part", [
+    pytest.param({"first": 100, "stride": 300}, id="a step"),
+    pytest.param({"fresh": True, "begins": "SAMPLER_SAMPLE", "first": 489,
+                  "stride": 305}, id="a LoRA"),
+])
+def test_a_failure_on_one_of_two_devices_that_share_each_step_gives_the_same_bits(
+    sim, gpu_args, newest_comfyui, part
 ):
-    """The result of the other device stays in ComfyUI's queue, and the next step would get it."""
+    """ComfyUI calls the model in threads, and keeps the other device's result for the next step."""
     gpu = sim(2048, *gpu_args, "--disable-dynamic-vram", packs=(PACK,), comfyui=newest_comfyui)
+    gpu.set_capacity(400 if "fresh" in part else 2048)  # with less the LoRA is streamed
 
     def divided(graph, loader, wires):
-        return {"model": graph.add("OomSplitOverCpu", model=wires["model"])}
+        lora = graph.add("LoraLoaderModelOnly", model=wires["model"],
+                         lora_name="headroom_test_lora.safetensors", strength_model=1.0)
+        return {"model": graph.add("OomSplitOverCpu", model=lora)}
 
-    answer = sweep_sampling(gpu, divided, steps=3, first=100, stride=150, sampler="euler")
+    answer = sweep_sampling(gpu, divided, **{"steps": 3, "sampler": "euler", **part})
     assert_same_bits(answer, least=3)
 
 
