@@ -15,6 +15,9 @@ from .tensor import FLOATS, short
 
 # Torch's layers use the inputs that hooks return; models of these libraries cast for themselves.
 _KNOWN = ("torch", "comfy", "comfy_extras", "diffusers", "diffsynth", "transformers")
+# Torch refuses other dtypes in these. Models of Wan give their first layer float32 whatever they
+# compute in, and patches of packs (KJNodes' NAG) hold tensors in the dtype before the cast.
+_STRICT = (torch.nn.Linear, torch.nn.modules.conv._ConvNd)
 _REFUSES = re.compile("dtype|data ?type|scalar ?type|same type|not implemented for|b?float16|half"
                       "|low precision|type promoting", re.IGNORECASE)
 # torch raises a plain RuntimeError when the allocator of the CPU or a device has no memory left.
@@ -94,10 +97,10 @@ def arm(
 ) -> None:
     """Let a copy run in `compute`; a second call replaces the first. Only for our own copies.
 
-    Layers of foreign parts, layers of torch's own in a model of ComfyUI, or all layers if
-    `everywhere`, take inputs of any dtype. Layers kept in
-    another dtype compute in it and return `compute`; so do foreign parts of which all weights were
-    kept. It costs one Python call for each layer, and copies of activations where dtypes differ.
+    Layers of foreign parts, in a model of ComfyUI layers of torch's own, linear layers and
+    convolutions, or all layers if `everywhere`, take inputs of any dtype. Layers kept in another
+    dtype compute in it and return `compute`; so do foreign parts of which all weights were kept. It
+    costs one Python call for each layer, and copies of activations where dtypes differ.
     """
     for part in module.modules():
         disarm(part)
@@ -108,7 +111,8 @@ def arm(
     is_half, is_comfyui = compute.itemsize == 2, type(module).__module__.startswith("comfy.")
     for part in [*(layer for _, layer in layers(module)), *whole]:
         dtype, is_foreign = _dtype(part, dtype_of), id(part) in in_foreign
-        is_plain = is_comfyui and type(part).__module__.startswith("torch.")
+        is_plain = is_comfyui and (type(part).__module__.startswith("torch.")
+                                   or isinstance(part, _STRICT))
         # ComfyUI's layers can cast their own weights to the input.
         casts_itself = getattr(part, "comfy_cast_weights", False)
         is_armed = (everywhere or is_foreign or is_plain) and not casts_itself

@@ -3,7 +3,7 @@
 import pytest
 from support.cast import add_cast, float32_device, load, near, probe, run, with_lora
 
-from tools.graph import Graph, add_sampler, forget_everything
+from tools.graph import Graph, add_ksampler, add_sampler, forget_everything
 from tools.models import DEMO_UPSCALER, TEST_CONTROLNET
 
 pytestmark = pytest.mark.host
@@ -85,6 +85,16 @@ def test_a_lora_before_the_cast_and_after_it_give_the_same_picture(client):
     shown = run(client, graph)
     assert shown[same.id]["equal"] is True
     assert 0 < shown[close.id]["error"] < BF16_ERROR
+
+
+def test_a_model_that_gives_a_layer_float32_whatever_it_computes_in_is_near_after_the_cast(client):
+    """As all models of Wan do with their first layer."""
+    graph = Graph()
+    wan = graph.add("OomTinyWan", batch=1)
+    expected, found = (add_ksampler(graph, model, wan[1], wan[2], wan[3])
+                       for model in (wan, add_cast(graph, wan)))
+    close = near(graph, expected, found)
+    assert 0 < run(client, graph)[close.id]["error"] < BF16_ERROR
 
 
 def test_a_model_that_is_partly_on_the_device_is_cast_from_its_own_weights(device, client):

@@ -89,8 +89,16 @@ class PlainInComfyUI(Held):
     __module__ = "comfy.audio_encoders.wav2vec2"
 
 
-def test_a_layer_of_torchs_own_in_a_model_of_comfyui_takes_inputs_of_any_dtype(x):
-    net = PlainInComfyUI(torch.nn.Linear(x.shape[-1], 2))
+class LinearOfComfyUI(torch.nn.Linear):
+    """As that of a model which computes in the dtype of its weights; KJNodes' NAG keeps a tensor
+    in the dtype before the cast and gives it to such a layer."""
+
+    __module__ = "comfy.ops"
+
+
+@pytest.mark.parametrize("kind", [torch.nn.Linear, LinearOfComfyUI])
+def test_a_linear_layer_in_a_model_of_comfyui_takes_inputs_of_any_dtype(x, kind):
+    net = PlainInComfyUI(kind(x.shape[-1], 2))
     copied = cast_module(net, CastRules(torch.bfloat16), is_component=True).copies[id(net)]
     assert torch.allclose(copied(x).float(), net(x), atol=0.05)
 
