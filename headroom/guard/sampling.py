@@ -91,7 +91,9 @@ class _Guard:
         call = Loading(self._guard, self._options, run, patcher, shape, load)
         loaded = recover(call, self._options, run.plan)
         run.in_use = [patcher, *beside, *loaded[2], *patcher.model_patches_models()]
-        if run.plan.room_bytes < weights.EVERYTHING:
+        if beside:  # more room for this model may have unloaded them
+            self._guard.load_again(run.in_use)
+        if beside or run.plan.room_bytes < weights.EVERYTHING:
             weights.make_room(run.in_use, run.plan.room_bytes)
         return loaded
 

@@ -29,7 +29,7 @@ def swept(sim, newest_comfyui, **settings):
         negative_model=other[0], **settings)
 
 
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("times", [1, 2, 3])
 def test_a_failed_step_keeps_both_models_of_a_dual_model_guider(sim, newest_comfyui, times):
     answer = swept(sim, newest_comfyui, begins="SAMPLER_SAMPLE", stride=397, times=times)
     assert_same_bits(answer, least=2)
