@@ -25,8 +25,11 @@ class Run:
     inside this one, has its own state.
     """
 
-    def __init__(self, key: Hashable = None, picture: Sequence[int] = ()) -> None:
+    def __init__(
+        self, key: Hashable = None, picture: Sequence[int] = (), guider: Any = None
+    ) -> None:
         self.key = key
+        self.guider = guider
         self.picture = picture  # the shape of its latents, before sound is packed with them
         self.plan = Plan()
         self.rows = 0  # the largest batch of the present step
@@ -111,7 +114,7 @@ class Run:
 
     def end(self) -> None:
         """Drop all references; the options that refer to this object may live longer."""
-        self.in_use, self.conds, self.copies = [], None, {}
+        self.in_use, self.conds, self.copies, self.guider = [], None, {}, None
 
 
 class Footprint:

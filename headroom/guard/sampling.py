@@ -48,7 +48,7 @@ class _Guard:
         guider = executor.class_obj
         self._guard.start_sampling(guider)
         picture = (kwargs.get("latent_shapes") or [noise.shape])[0]
-        run = Run(_kind(guider, noise.shape, self._options), picture)
+        run = Run(_kind(guider, noise.shape, self._options), picture, guider)
         guider.model_options.setdefault("transformer_options", {})[KEY] = run
         state, containers = RandomState(), Containers(guider.model_options)
 
@@ -77,7 +77,8 @@ class _Guard:
         # A restarted sampling would pass the conditionings that the first start has processed.
         conds = conds if run.conds is None else _copied(run.conds)
         run.conds = _copied(conds)
-        run.in_use = [patcher, *self._guard.additional_models(patcher, conds)]
+        beside = [] if run.guider is None else self._guard.models_beside(run.guider)
+        run.in_use = [patcher, *beside, *self._guard.additional_models(patcher, conds)]
 
         def load() -> Any:
             estimate = max(self._guard.estimated_bytes(patcher.model, shape), 1.0)
@@ -89,8 +90,10 @@ class _Guard:
 
         call = Loading(self._guard, self._options, run, patcher, shape, load)
         loaded = recover(call, self._options, run.plan)
-        run.in_use = [patcher, *loaded[2], *patcher.model_patches_models()]
-        if run.plan.room_bytes < weights.EVERYTHING:
+        run.in_use = [patcher, *beside, *loaded[2], *patcher.model_patches_models()]
+        if beside:  # more room for this model may have unloaded them
+            self._guard.load_again(run.in_use)
+        if beside or run.plan.room_bytes < weights.EVERYTHING:
             weights.make_room(run.in_use, run.plan.room_bytes)
         return loaded
 

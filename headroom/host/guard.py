@@ -12,6 +12,7 @@ from typing import Any
 
 import comfy.controlnet
 import comfy.model_management as mm
+import comfy.model_patcher
 import comfy.sd
 import comfy.utils
 import torch
@@ -199,6 +200,16 @@ def load_again(patchers: Sequence[Any]) -> None:
     on_gpu = [patcher for patcher in patchers if patcher.load_device.type != "cpu"]
     if any(host.is_dynamic(one) or not host.entries_of([one]) for one in on_gpu):
         mm.load_models_gpu(list(patchers))
+
+
+def models_beside(guider: Any) -> list[Any]:
+    """Return the patchers of other models that a guider has loaded before its own.
+
+    Dual Model CFG Guider computes the negative conditioning with one, and loads it only once.
+    """
+    kind = comfy.model_patcher.ModelPatcher
+    return [one for one in vars(guider).values() if isinstance(one, kind)
+            and one is not guider.model_patcher and host.entries_of([one])]
 
 
 # ---------------------------------------------------------------- text encoders

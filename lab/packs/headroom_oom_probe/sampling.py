@@ -19,14 +19,16 @@ class OomSweepSampling(ProbeNode):
         "sampler": ("STRING", {"default": "euler_ancestral"}), **SWEEP,
         "begins": ("STRING", {"default": "OUTER_SAMPLE"}),
     }
-    OPTIONAL = {"guider": ("STRING", {"default": ""}), "fresh": FRESH}
+    OPTIONAL = {"guider": ("STRING", {"default": ""}), "fresh": FRESH,
+                "negative_model": ("MODEL",)}
 
     def run(self, guarded, plain, positive, negative, latent, steps, cfg, sampler, first,
-                last, stride, times, kind, begins, guider="", fresh=False):
+                last, stride, times, kind, begins, guider="", fresh=False,
+                negative_model=None):
         def sample(model):
             start(fresh)
             if guider:
-                own = _guider(guider, model, positive, negative, cfg)
+                own = _guider(guider, model, positive, negative, cfg, negative_model)
                 return _custom_sample(own, sampler, steps, latent["samples"])
             return nodes.common_ksampler(
                 model, 7, steps, cfg, sampler, "normal", positive, negative, latent
@@ -39,7 +41,7 @@ class OomSweepSampling(ProbeNode):
         return {"ui": {"text": [json.dumps(answer)]}}
 
 
-def _guider(kind, model, positive, negative, cfg):
+def _guider(kind, model, positive, negative, cfg, negative_model):
     """The guiders that SamplerCustomAdvanced is given by core's nodes."""
     if kind == "basic":
         made = custom.Guider_Basic(model)
@@ -49,7 +51,8 @@ def _guider(kind, model, positive, negative, cfg):
         made.set_conds(positive, negative, negative)
         made.set_cfg(cfg, 2.0)
     else:
-        made = comfy.samplers.CFGGuider(model)
+        made = (custom.Guider_DualModel(model, negative_model) if kind == "two models"
+                else comfy.samplers.CFGGuider(model))
         made.set_conds(positive, negative)
         made.set_cfg(cfg)
     return made
