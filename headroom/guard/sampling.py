@@ -45,6 +45,8 @@ class _Guard:
 
     def sample(self, executor: Any, noise: Any, *args: Any, **kwargs: Any) -> Any:
         """OUTER_SAMPLE: one sampling run."""
+        if _is_training():
+            return executor(noise, *args, **kwargs)
         guider = executor.class_obj
         self._guard.start_sampling(guider)
         picture = (kwargs.get("latent_shapes") or [noise.shape])[0]
@@ -106,7 +108,7 @@ class _Guard:
         options: dict[str, Any] = {} if model_options is None else model_options
         run = _run_of(options)
         run.start_step()
-        if is_recovering():
+        if is_recovering() or _is_training():
             return executor(x, timestep, options, *args, **kwargs)
         state, containers = RandomState(), Containers(options)
         footprints: list[Footprint] = []
@@ -139,6 +141,12 @@ class _Guard:
         run.start_step(x.shape[0] * sum(len(cond or []) for cond in conds))
         own = conds if run.plan.parts is None else with_splitting_controls(conds, run)
         return executor(model, own, x, timestep, model_options, *args, **kwargs)
+
+
+def _is_training() -> bool:
+    """Return whether ComfyUI trains with this model, as Train LoRA does: what has been learned
+    would be learned again in a repetition, and a batch in pieces has no gradients."""
+    return torch.is_grad_enabled()
 
 
 def _kind(guider: Any, shape: Sequence[int], options: GuardOptions) -> Hashable:
