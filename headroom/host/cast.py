@@ -15,6 +15,7 @@ from ..base.copies import Copies, follow
 from ..base.inputs import attribute
 from ..base.said import said
 from . import core as host
+from . import strays
 
 COMPILE_KEY = "torch.compile"
 
@@ -110,6 +111,7 @@ def start_unloaded(module: torch.nn.Module) -> None:
             setattr(module, name, value)
     for part in module.modules():
         vars(part).pop("comfy_patched_weights", None)
+    strays.drop_cache(module)  # it has the dtype before the cast
 
 
 def use_compute_dtype(module: torch.nn.Module, dtype: torch.dtype) -> None:

@@ -171,11 +171,12 @@ def unload(entries: Iterable[Any]) -> None:
 
 
 def return_strays(patchers: Iterable[Any] | None = None) -> None:
-    """Return to RAM what unloading left on the GPU; None: for all models, by a walk over them."""
-    if has_dynamic_vram():
-        loaded = [entry.model for entry in loaded_entries() if entry.model is not None]
-        for patcher in filter(is_dynamic, living_patchers() if patchers is None else patchers):
-            if not any(same_weights(patcher, other) for other in loaded):
+    """Free what unloading left on the GPU; None: for all models, by a walk over all objects."""
+    loaded = [entry.model for entry in loaded_entries() if entry.model is not None]
+    for patcher in living_patchers() if patchers is None else patchers:
+        if not any(same_weights(patcher, other) for other in loaded):
+            strays.drop_cache(patcher.model)
+            if is_dynamic(patcher):
                 strays.bring_back(patcher)
                 strays.bring_back_copy(patcher, loaded)
 

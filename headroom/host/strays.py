@@ -1,4 +1,4 @@
-"""What ComfyUI leaves on the GPU when it unloads a model under dynamic VRAM."""
+"""What ComfyUI leaves on the GPU when it unloads a model."""
 
 import inspect
 from collections.abc import Iterable
@@ -6,6 +6,17 @@ from typing import Any
 
 from ..base.device import same_device
 from ..base.tensors import bytes_on
+
+
+def drop_cache(model: Any) -> None:
+    """Let a model drop what it keeps from one call to the next beside its weights.
+
+    HiDream O1 keeps keys and values of the last two prompts, and ComfyUI has no call that clears
+    them (0.33.0). The next call computes them again.
+    """
+    clear = getattr(getattr(model, "diffusion_model", None), "clear_kv_cache", None)
+    if clear is not None:
+        clear()
 
 
 def bring_back(patcher: Any) -> None:

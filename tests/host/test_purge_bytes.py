@@ -39,6 +39,17 @@ def ledger(client):
     return figures
 
 
+def test_the_cache_that_a_network_keeps_beside_its_weights_goes_with_them(client):
+    """HiDream O1 keeps keys and values; ComfyUI does not clear them when it unloads the model."""
+    graph = Graph()
+    checkpoint = load(graph)
+    latent = add_sampler(graph, checkpoint[0], checkpoint[1])
+    kept = graph.add("ProbeKeepsCache", model=checkpoint[0], latent=latent, mib=64)
+    add_purge(graph, value=kept)
+    client.run(graph.prompt)
+    assert ledger(client)["allocated_bytes"] == 0
+
+
 HOLDERS = ["module global", "node object", "cache dict", "class", "result", "patcher"]
 
 

@@ -81,6 +81,18 @@ class ProbeTensor(Probe):
                 yield from self.tensors(item)
 
 
+class ProbeKeepsCache(Node):
+    """A diffusion model that keeps tensors on its device, as HiDream O1 keeps keys and values."""
+
+    INPUTS = {"model": ("MODEL",), "latent": ("LATENT",), "mib": ("INT", {})}
+
+    def run(self, model, latent, mib):
+        network = model.model.diffusion_model
+        network.kept = [torch.zeros(mib << 20, dtype=torch.uint8, device=mm.get_torch_device())]
+        network.clear_kv_cache = network.kept.clear
+        return (latent,)
+
+
 class ProbeModule(Node):
     """A bare nn.Module that ComfyUI does not manage."""
 
@@ -161,5 +173,5 @@ class ProbeBegun(Probe):
 NODE_CLASS_MAPPINGS = {
     cls.__name__: cls
     for cls in (ProbeSame, ProbeLoaded, ProbeWeights, ProbeTensor, ProbeModule, ProbeHold,
-                ProbeBegun)
+                ProbeBegun, ProbeKeepsCache)
 }

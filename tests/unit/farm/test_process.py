@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -41,8 +42,7 @@ def own(tmp_path):
 @posix
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_started_server_that_dies_or_hangs_is_lost_and_started_anew(tmp_path, sign):
-    worker = own(tmp_path)
-    try:
+    with closing(own(tmp_path)) as worker:
         facts = worker.start()
         assert facts == Facts(700, 700, True)
         first = worker.worker._process
@@ -53,18 +53,18 @@ def test_a_started_server_that_dies_or_hangs_is_lost_and_started_anew(tmp_path, 
         assert worker.start() == Facts(700, 700, True)
         assert first.poll() is not None
         assert worker.run(order(asked(seed=1))).ending == "done"
-    finally:
-        worker.close()
     assert worker.worker._process is None
 
 
 def test_a_command_that_fails_is_one_sentence_with_the_last_word_of_its_log(tmp_path):
-    worker = started(tmp_path, [sys.executable, "-c", "raise SystemExit('no {port}')"])
-    with pytest.raises(ServerFailed, match="own does not answer: .* ends with: no [0-9]+") as error:
+    ends = [sys.executable, "-c", "raise SystemExit('no {port}')"]
+    with closing(started(tmp_path, ends)) as worker, pytest.raises(
+            ServerFailed, match="own does not answer: .* ends with: no [0-9]+") as error:
         worker.start()
     assert "\n" not in str(error.value)
-    with pytest.raises(ServerFailed, match="own cannot be started: No such file"):
-        started(tmp_path, [str(tmp_path / "none"), "{port}"]).start()
+    with closing(started(tmp_path, [str(tmp_path / "none"), "{port}"])) as worker, pytest.raises(
+            ServerFailed, match="own cannot be started: No such file"):
+        worker.start()
 
 
 def test_the_port_of_a_started_server_is_none_that_another_program_gets_by_chance():

@@ -136,6 +136,6 @@ def test_a_video_with_sound_is_told_by_the_size_and_the_frames_of_its_picture():
     host = GuardHost(picture_size=lambda model, shape: f"{shape[-1]}x{shape[-2]}")
     out_of_memory.class_obj = guider
     told = r"fewer frames, or a smaller width and height \(now 6x4"
-    with pytest.raises(OomGuardError, match=told):
+    with torch.inference_mode(), pytest.raises(OomGuardError, match=told):
         _Guard(GuardOptions(), host).sample(
             out_of_memory, torch.zeros(1, 1, 999), latent_shapes=[(1, 128, 3, 4, 6), (1, 8, 27)])
