@@ -43,10 +43,11 @@ def cached_now(prompt_id: str, prompt: Mapping[str, Any]) -> Cached | None:
 
     It costs as much as ComfyUI needs to look up a prompt: some nodes read files for change marks.
     """
-    if not cache_sets():
+    sets = cache_sets()
+    if not sets:
         return None
     try:
-        nodes, keys, cache = _looked_up(prompt_id, prompt)
+        nodes, keys, cache = _looked_up(sets, prompt_id, prompt)
     except Exception:
         log.exception("[Headroom] ComfyUI's node cache cannot be read")
         return None
@@ -59,7 +60,7 @@ def entries_of(
     prompt_id: str, prompt: Mapping[str, Any]
 ) -> Callable[[str], tuple[Any, Any] | None]:
     """Return functions for the key and the entry of a node of `prompt`; None if none is cached."""
-    _, keys, cache = _looked_up(prompt_id, prompt)
+    _, keys, cache = _looked_up(cache_sets(), prompt_id, prompt)
 
     def entry_of(node_id: str) -> tuple[Any, Any] | None:
         key = None if keys is None else keys.get_data_key(node_id)
@@ -74,7 +75,7 @@ def turns_of(prompt_id: str) -> list[tuple[str, Any, Any]]:
 
     Only for the last prompt, and not with --cache-classic, where no provider is asked for them.
     """
-    outputs, registry = _outputs(), get_progress_state()
+    outputs, registry = _outputs(cache_sets()), get_progress_state()
     keys = getattr(outputs, "cache_key_set", None)
     if keys is None or registry.prompt_id != prompt_id:
         return []
@@ -85,16 +86,16 @@ def turns_of(prompt_id: str) -> list[tuple[str, Any, Any]]:
 
 
 def _looked_up(
-    prompt_id: str, prompt: Mapping[str, Any]
+    sets: list[Any], prompt_id: str, prompt: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Any, Mapping[Any, Any]]:
     """Return the prompt's nodes with change marks, their keys, and what is cached by key."""
-    work = _look(prompt_id, prompt)
+    work = _look(sets, prompt_id, prompt)
     with ThreadPoolExecutor(1) as thread:  # this thread may run the event loop of a prompt
         return thread.submit(asyncio.run, work).result()
 
 
 async def _look(
-    prompt_id: str, prompt: Mapping[str, Any]
+    sets: list[Any], prompt_id: str, prompt: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Any, Mapping[Any, Any]]:
     asked_about.set(prompt)
     nodes = {node_id: {key: value for key, value in node.items() if key != "is_changed"}
@@ -103,7 +104,7 @@ async def _look(
     asked = execution.IsChangedCache(prompt_id, dynamic, None)
     for node_id in nodes:
         await asked.get(node_id)
-    outputs = _outputs()
+    outputs = _outputs(sets)
     if not hasattr(outputs, "key_class"):  # emptied, or never filled
         return nodes, None, {}
     keys = outputs.key_class(dynamic, list(nodes), asked)
@@ -111,12 +112,11 @@ async def _look(
     return nodes, keys, outputs.cache
 
 
-def _outputs() -> Any:
+def _outputs(sets: list[Any]) -> Any:
     """Return the cache of nodes' results; None if there is none, or if somebody has asked to empty
     it (POST /free does)."""
-    found = cache_sets()
     is_asked = PromptServer.instance.prompt_queue.get_flags(reset=False).get("free_memory")
-    return None if is_asked or not found else found[0].outputs
+    return None if is_asked or not sets else sets[0].outputs
 
 
 def shown_nodes(prompt_id: str, node_ids: Iterable[str]) -> dict[str, str]:
