@@ -65,7 +65,7 @@ def _remembered(call: Call[Any]) -> Plan:
         words.append(said("unloaded other models"))
     tidy()
     words += [*plan.room_words(), *call.cut_words(plan)]
-    note_action("guard", 0.0, said("{plan}: remembered from an earlier run",
+    note_action("guard", 0.0, said("{plan}: remembered from an earlier call",
                                    plan=joined(" and ", words)))
     return plan
 

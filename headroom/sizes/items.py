@@ -58,8 +58,8 @@ def latent_scale(latent: Mapping[str, Any]) -> int:
 
 def _latent_size(latent: Mapping[str, Any]) -> Size | None:
     shape = _shape(_first_tensor(latent["samples"]))
-    if len(shape) not in (4, 5):
-        return None
+    if len(shape) not in (4, 5) or latent.get("type") == "audio":
+        return None  # ACE-Step's sound has four dimensions too
     scale = latent_scale(latent)
     return Size(shape[-1] * scale, shape[-2] * scale)
 

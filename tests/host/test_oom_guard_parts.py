@@ -94,7 +94,7 @@ def test_the_second_prompt_of_a_kind_does_not_fail_first(gpu, stage, mib, size):
     assert learned["oom"] and learned["actions"] == []
     assert remembered["oom"] == []
     (action,) = remembered["actions"]
-    assert action["text"].endswith("remembered from an earlier run")
+    assert action["text"].endswith("remembered from an earlier call")
 
 
 @pytest.mark.parametrize("stage", ["encode", "sample", "decode"])

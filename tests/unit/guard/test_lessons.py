@@ -82,7 +82,7 @@ def test_the_next_call_of_a_kind_begins_with_what_worked(host, entries, lacked):
     entries.clear()
     assert [plan.parts for plan in call_of("kind")] == [2]
     assert [entry.text for entry in entries] == [
-        "returned cached and unused memory and cut to 2: remembered from an earlier run"]
+        "returned cached and unused memory and cut to 2: remembered from an earlier call"]
     assert [plan.parts for plan in call_of("another kind")] == [None]
 
 
@@ -94,7 +94,7 @@ def test_where_memory_was_only_in_pieces_the_next_call_begins_with_an_empty_cach
     entries.clear()
     assert [plan.parts for plan in call_of("kind")] == [None]
     assert [entry.text for entry in entries] == [
-        "returned cached and unused memory: remembered from an earlier run"]
+        "returned cached and unused memory: remembered from an earlier call"]
 
 
 def test_a_lesson_is_kept_when_a_later_failure_was_only_fragmentation(host, entries, lacked):

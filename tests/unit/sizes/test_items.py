@@ -67,6 +67,8 @@ def test_the_size_of_a_tensor_without_memory_is_known_too():
     (torch.zeros(7), "item 3 is a Tensor of shape [7]"),
     (torch.zeros(1, 0, 64, 3), "item 3 is a Tensor of shape [1, 0, 64, 3]"),
     ({"samples": torch.zeros(1, 64, 500)}, "item 3 is a LATENT of shape [1, 64, 500]"),
+    ({"samples": torch.zeros(1, 8, 16, 500), "type": "audio"},
+     "item 3 is a LATENT of shape [1, 8, 16, 500]"),
     ({"waveform": torch.zeros(1, 2, 500)}, "item 3 is a dict"),
 ])
 def test_an_item_without_a_picture_size_is_named(item, shown):
