@@ -2,7 +2,8 @@
 
 A call is written as we make it, with `_` for a value and `...` for other arguments; a name alone is
 an attribute. "?" marks what some ComfyUIs lack: headroom/host/ tests for it before use.
-tests/worlds/newer has what is newer than any complete ComfyUI at hand, and where it was seen.
+Two calls of one name are its forms in different ComfyUIs. tests/worlds/newer and between have what
+neither of the two ComfyUIs under test has, and where it was seen.
 Attributes that objects get when they are created are searched in the code of their class. What a
 user loses without a feature, and which other features depend on it, is in features.py.
 """
@@ -89,8 +90,8 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
             "output_device=_)",
         ),
         "?comfy.model_prefetch": (
-            "cleanup_prefetch_queues()", "cleanup_prefetched_modules(_, _)",
-            "?pause_malloc_graph()",
+            "cleanup_prefetch_queues()", "?pause_malloc_graph()",
+            "cleanup_prefetched_modules(_)", "cleanup_prefetched_modules(_, _)",
         ),
         "?comfy_aimdo.model_vbar": ("vbars_reset_watermark_limits()",),
     },

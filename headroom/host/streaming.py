@@ -1,6 +1,7 @@
 """The buffers through which ComfyUI streams weights that do not stay on the device."""
 
 import importlib
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -89,8 +90,9 @@ def forget_half_casts() -> None:
     """
     clean_up = _function("comfy.model_prefetch", "cleanup_prefetched_modules")
     if clean_up is not None:
+        takes_block = len(inspect.signature(clean_up).parameters) > 1  # from 0.33.0 on
         for layer in half_cast(_dynamic()):
-            clean_up(layer, [layer])
+            clean_up(*[layer] * takes_block, [layer])
 
 
 def half_cast(patchers: Iterable[Any]) -> list[Any]:

@@ -14,7 +14,7 @@ def broken(owners: Mapping[str, Iterable[str]]) -> tuple[list[str], list[str]]:
     """Return (what this ComfyUI lacks or takes differently, the "?" symbols that it lacks).
 
     `owners`: as in a feature of CONTRACT. A "?" symbol that exists but takes other parameters is in
-    the first list, unless it only adds one parameter to a call that is needed anyway.
+    the first list, unless the table has another call of it that fits.
     """
     failed: tuple[list[str], list[str]] = [], []
     for path, members in owners.items():
@@ -24,8 +24,9 @@ def broken(owners: Mapping[str, Iterable[str]]) -> tuple[list[str], list[str]]:
             bare = name.partition("(")[0]
             if owner is None or not _fits(module, owner, name):
                 optional = path.startswith("?") or member.startswith("?")
+                calls = [one for one in members if one.removeprefix("?").partition("(")[0] == bare]
                 is_otherwise = hasattr(owner, bare) and not any(
-                    other.partition("(")[0] == bare for other in members if other != member)
+                    _fits(module, owner, one.removeprefix("?")) for one in calls)
                 failed[optional and not is_otherwise].append(f"{path.removeprefix('?')}.{name}")
     return failed
 

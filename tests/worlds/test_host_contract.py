@@ -43,19 +43,23 @@ def test_a_symbol_that_is_gone_or_takes_other_parameters_is_found(tmp_path, monk
         "    def unload(self, device, wanted=0): return self.loaded == wanted\n"
         "def unload(device): ...\n"
         "def is_new(): ...\n"
+        "def clean(modules): ...\n"
+        "def pin(modules): ...\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     lacking = symbols.broken({
         "a_host": ("Model", "unload(_)", "gone", "?is_oom(_)", "unload(_, _)",
-                   "?unload(wanted=_)", "?is_new(_)"),
+                   "?unload(wanted=_)", "?is_new(_)", "?clean(_, _)", "?clean(_)",
+                   "?pin()", "?pin(_, _)"),
         "a_host.Model": ("loaded", "unload(_, _)", "unload(..., wanted=_)", "unload(..., want=_)",
                          "lost"),
         "?no_such_module_anywhere.Thing": ("call()",),
     })
     assert lacking == (
-        ["a_host.gone", "a_host.unload(_, _)", "a_host.is_new(_)",
-         "a_host.Model.unload(..., want=_)", "a_host.Model.lost"],
-        ["a_host.is_oom(_)", "a_host.unload(wanted=_)", "no_such_module_anywhere.Thing.call()"],
+        ["a_host.gone", "a_host.unload(_, _)", "a_host.is_new(_)", "a_host.pin()",
+         "a_host.pin(_, _)", "a_host.Model.unload(..., want=_)", "a_host.Model.lost"],
+        ["a_host.is_oom(_)", "a_host.unload(wanted=_)", "a_host.clean(_, _)",
+         "no_such_module_anywhere.Thing.call()"],
     )
 
 

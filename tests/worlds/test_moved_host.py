@@ -12,7 +12,8 @@ from tools.server import ComfyServer
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = str(Path(__file__).with_name("moved_host.py"))
-NEWER = Path(__file__).parent / "newer"  # the shape of files newer than both trees
+# The shape of files newer than both trees, and of those that neither has any more or yet.
+NEWER, BETWEEN = Path(__file__).parent / "newer", Path(__file__).parent / "between"
 ASK = """
 import json, sys
 sys.path[:0] = sys.argv[1:]
@@ -72,12 +73,14 @@ def test_each_symbol_that_only_newer_comfyuis_have_costs_no_more_when_it_is_gone
 
 
 def test_the_oldest_and_the_newest_comfyui_have_what_the_table_says(oldest, newest):
-    words = [sys.executable, "-c", ASK, NEWER, Path(contract.__file__).parent]
-    of_newer = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
-    found = [oldest[0][:2], newest[0][:2], [[], of_newer]]
-    assert [needed for needed, _ in found] == [[], [], []]
-    nowhere = set.intersection(*(set(asked_for) for _, asked_for in found))
-    assert not nowhere, "a typing mistake? If newer than both trees: write it into newer/"
+    words = [[sys.executable, "-c", ASK, shapes, Path(contract.__file__).parent]
+             for shapes in (NEWER, BETWEEN)]
+    of_shapes = [json.loads(subprocess.run(each, check=True, capture_output=True).stdout)
+                 for each in words]
+    assert [each[0][0] for each in (oldest, newest)] == [[], []]
+    nowhere = set.intersection(
+        *map(set, (oldest[0][1], newest[0][1], *of_shapes)))
+    assert not nowhere, "a typing mistake? If neither tree has it: write it into newer/ or between/"
 
 
 def test_a_real_comfyui_is_asked_for_its_flags_and_may_not_know_what_is_free(oldest, newest):
