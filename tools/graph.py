@@ -95,7 +95,7 @@ def add_ksampler(
 
 
 def add_sampler(
-    graph: Graph, model: Any, clip: Any, seed: int = 1, size: int = 64, **settings: Any
+    graph: Graph, model: Any, clip: Any, seed: int = 1, size: int = 32, **settings: Any
 ) -> Node:
     """Add an encoder, an empty latent and a KSampler for an SD1.5-class model.
 
@@ -107,7 +107,7 @@ def add_sampler(
     return add_ksampler(graph, model, positive, negative, latent, seed=seed, **settings)
 
 
-def picture(seed: int = 1, extras: bool = False, batch: int = 1, size: int = 64) -> Graph:
+def picture(seed: int = 1, extras: bool = False, batch: int = 1, size: int = 32) -> Graph:
     """SD1.5 class from the loader to a saved picture; `extras`: with a LoRA and a ControlNet."""
     graph = Graph()
     loader = add_checkpoint(graph, TEST_CHECKPOINT)

@@ -37,7 +37,7 @@ IN_PARALLEL = ("-n", str(min(MOST_PROCESSES, (os.cpu_count() or 1) + 2)), "--dis
                "--no-loadscope-reorder")
 # On another Python: not what PyTorch makes out with the fake driver, which is C++, or with models
 # of other libraries, and not what Ray does with processes.
-OF_LIBRARIES = ("cast/test_cast_architectures", "models/test_unload",
+OF_LIBRARIES = ("cast/test_cast_architectures", "cast/test_cast_pipeline", "models/test_unload",
                 "models/test_unload_diffsynth")
 SHORT = (*IN_PARALLEL, "-q", "-m", "not fakecuda and not ray",
          *(f"--ignore=tests/unit/{name}.py" for name in OF_LIBRARIES),

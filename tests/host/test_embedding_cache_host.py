@@ -7,7 +7,6 @@ import pytest
 from support.encodings import (
     CHECKPOINT,
     LINES,
-    PACK,
     SMALL,
     Encoding,
     Run,
@@ -33,7 +32,7 @@ def user_folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(serve, user_folder):
-    server = serve("--user-directory", str(user_folder), packs=[PACK])
+    server = serve("--user-directory", str(user_folder))
     write_encoder(encoders_of(server), seed=1)
     write_encoder(encoders_of(server), seed=2, name="other.safetensors")
     return server
@@ -42,7 +41,7 @@ def server(serve, user_folder):
 @pytest.fixture(scope="module")
 def other(serve, server, user_folder):
     """A second whole server on the same folder, with models of its own."""
-    return serve("--user-directory", str(user_folder), "--cache-none", packs=[PACK])
+    return serve("--user-directory", str(user_folder), "--cache-none")
 
 
 @pytest.fixture

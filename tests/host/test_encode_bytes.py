@@ -2,7 +2,7 @@
 
 
 import pytest
-from support.encodings import PACK, encode
+from support.encodings import encode
 
 from tools.client import PromptFailed, node_texts
 from tools.graph import Graph, forget_everything
@@ -14,13 +14,13 @@ CAPACITY_MIB = 4096
 
 @pytest.fixture
 def gpu(sim):
-    return sim(CAPACITY_MIB, packs=[PACK])
+    return sim(CAPACITY_MIB)
 
 
 @pytest.fixture
 def all_on_gpu(sim):
     """A server that keeps intermediate results on the GPU, as `--gpu-only` asks."""
-    return sim(CAPACITY_MIB, "--gpu-only", packs=[PACK])
+    return sim(CAPACITY_MIB, "--gpu-only")
 
 
 @pytest.mark.parametrize("kind", ["sdxl", "flux", "t5"])  # "sd15": tests/gpu

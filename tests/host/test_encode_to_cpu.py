@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.encodings import CHECKPOINT, PACK, write_text_lora, write_word
+from support.encodings import CHECKPOINT, write_text_lora, write_word
 
 from tools.client import node_texts, was_interrupted
 from tools.graph import Graph
@@ -21,7 +21,7 @@ DEFAULTS = {"split": "one prompt", "release_encoder": True, "cache": "off"}
 
 @pytest.fixture(scope="module")
 def server(serve):
-    return serve(packs=[PACK])
+    return serve()
 
 
 @pytest.fixture(scope="module")

@@ -7,15 +7,13 @@ import json
 import numpy as np
 import pytest
 
-from tools.lab import PACKS
-
 pytestmark = pytest.mark.host
 SALT = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
 def server(serve):
-    return serve(packs=(PACKS / "headroom_timed",))
+    return serve()
 
 
 def work(**inputs):

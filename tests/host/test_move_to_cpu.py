@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.encodings import PACK, encoders_of, write_encoder
+from support.encodings import encoders_of, write_encoder
 
 from tools.client import PromptFailed, PromptInvalid, node_texts
 from tools.graph import Graph
@@ -21,7 +21,7 @@ def shared(tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(serve, shared):
     env = {"HEADROOM_EMBEDDING_FOLDER": str(shared), "HEADROOM_EMBEDDING_CACHE_MIB": "lots"}
-    server = serve(packs=[PACK], env=env)
+    server = serve(env=env)
     write_encoder(encoders_of(server), seed=1, name="one.safetensors")
     write_encoder(encoders_of(server), seed=2, name="two.safetensors")
     return server

@@ -7,17 +7,8 @@ from support.probes import answers, file_name, load
 from support.prompts import sampling
 
 from tools.client import node_texts
-from tools.graph import (
-    Graph,
-    add_offload,
-    add_purge,
-    add_sampler,
-)
-from tools.models import (
-    TEST_CHECKPOINT_B,
-    TEST_CONTROLNET,
-    TEST_LORA,
-)
+from tools.graph import Graph, add_offload, add_purge, add_sampler
+from tools.models import TEST_CHECKPOINT_B, TEST_CONTROLNET, TEST_LORA
 
 pytestmark = pytest.mark.host
 

@@ -5,8 +5,6 @@ from support.oom import (
     GUARD,
     IN_STEPS,
     ONLY_SPLIT,
-    PACK,
-    WORLDS,
     add_guard,
     assert_same_bits,
     assert_split,
@@ -21,14 +19,9 @@ from tools.graph import Graph
 pytestmark = pytest.mark.host
 
 
-@pytest.fixture(scope="module")
-def gpu_args():
-    return ["--force-fp32"]  # splitting is judged in float32 terms
-
-
 @pytest.fixture
-def gpu(sim, gpu_args):
-    return sim(2048, *gpu_args, packs=(PACK, WORLDS / "headroom_world"))
+def gpu(sim):
+    return sim(2048, "--force-fp32")  # splitting is judged in float32 terms
 
 
 def sweep_sampling(gpu, build, options=GUARD, batch=1, **settings):
@@ -175,10 +168,10 @@ def test_a_failed_step_beside_a_step_cache_of_another_pack_gives_the_same_bits(g
                   "stride": 305}, id="a LoRA"),
 ])
 def test_a_failure_on_one_of_two_devices_that_share_each_step_gives_the_same_bits(
-    sim, gpu_args, newest_comfyui, part
+    sim, newest_comfyui, part
 ):
     """ComfyUI calls the model in threads, and keeps the other device's result for the next step."""
-    gpu = sim(2048, *gpu_args, "--disable-dynamic-vram", packs=(PACK,), comfyui=newest_comfyui)
+    gpu = sim(2048, "--force-fp32", "--disable-dynamic-vram", comfyui=newest_comfyui)
     gpu.set_capacity(400 if "fresh" in part else 2048)  # with less the LoRA is streamed
 
     def divided(graph, loader, wires):

@@ -1,16 +1,7 @@
 """OOM Guard on a VAE, a text encoder and an upscale model, and where a GPU is too small."""
 
 import pytest
-from support.oom import (
-    GUARD,
-    PACK,
-    add_guard,
-    assert_same_bits,
-    checkpoint,
-    latents,
-    ran,
-    run_sweep,
-)
+from support.oom import GUARD, add_guard, assert_same_bits, checkpoint, latents, ran, run_sweep
 
 from tools.graph import Graph
 
@@ -19,7 +10,7 @@ pytestmark = pytest.mark.host
 
 @pytest.fixture
 def gpu(sim):
-    return sim(2048, packs=(PACK,))
+    return sim(2048)
 
 
 @pytest.mark.parametrize("encode", [False, True], ids=["decode", "encode"])

@@ -4,7 +4,7 @@ import json
 from urllib.parse import urlencode
 
 import pytest
-from support.oom import PACK, add_guard, checkpoint, latents, ran, text
+from support.oom import add_guard, checkpoint, latents, ran, text
 from support.rescue import key, written
 
 from tools.client import PromptFailed, PromptInterrupted, failure_of, was_interrupted
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.host
 
 @pytest.fixture
 def gpu(sim):
-    return sim(2048, "--force-fp32", packs=(PACK,))
+    return sim(2048, "--force-fp32")
 
 
 def prompt_of(seed, guarded=True, **options):
@@ -25,8 +25,8 @@ def prompt_of(seed, guarded=True, **options):
     model = add_guard(graph, loader[0], **options) if guarded else loader[0]
     sample = graph.add(
         "KSampler", "sampler", model=model, positive=text(graph, loader, "a red cube"),
-        negative=text(graph, loader, "blurry"), latent_image=latents(graph), seed=seed, steps=2,
-        cfg=4.0, sampler_name="euler", scheduler="normal", denoise=1.0,
+        negative=text(graph, loader, "blurry"), latent_image=latents(graph, size=64),
+        seed=seed, steps=2, cfg=4.0, sampler_name="euler", scheduler="normal", denoise=1.0,
     )
     image = graph.add("VAEDecode", samples=sample, vae=loader[2])
     graph.add("PreviewImage", images=image)

@@ -1,7 +1,7 @@
 """OOM Guard on VAEs of sound: ComfyUI takes some of their latents for pictures."""
 
 import pytest
-from support.oom import GUARD, PACK, add_guard, assert_same_bits, run_sweep
+from support.oom import GUARD, add_guard, assert_same_bits, run_sweep
 
 from tools.graph import Graph
 
@@ -14,7 +14,7 @@ ENCODE = pytest.mark.parametrize("encode", [False, True], ids=["decode", "encode
 def gpu(request, sim):
     newest = request.param == "newest"
     tree = request.getfixturevalue("newest_comfyui") if newest else None
-    return sim(2048, packs=(PACK,), comfyui=tree)
+    return sim(2048, comfyui=tree)
 
 
 def swept(gpu, kind, encode, **settings):

@@ -2,16 +2,7 @@
 
 import pytest
 from support.cast import add_cast
-from support.oom import (
-    GUARD,
-    PACK,
-    add_guard,
-    assert_same_bits,
-    checkpoint,
-    latents,
-    run_sweep,
-    text,
-)
+from support.oom import GUARD, add_guard, assert_same_bits, checkpoint, latents, run_sweep, text
 
 from tools.graph import Graph
 
@@ -19,7 +10,7 @@ pytestmark = pytest.mark.host
 
 
 def swept(sim, newest_comfyui, **settings):
-    gpu, graph = sim(2048, packs=(PACK,), comfyui=newest_comfyui), Graph()
+    gpu, graph = sim(2048, comfyui=newest_comfyui), Graph()
     loader = checkpoint(graph)
     other = add_cast(graph, loader[0])
     return run_sweep(

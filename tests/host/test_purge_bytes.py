@@ -12,13 +12,7 @@ from support.probes import load
 from support.timed import of_one_moment
 
 from tools.client import node_texts
-from tools.graph import (
-    Graph,
-    add_offload,
-    add_purge,
-    add_sampler,
-    forget_everything,
-)
+from tools.graph import Graph, add_offload, add_purge, add_sampler, forget_everything
 from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_CHECKPOINT_FP16
 from tools.waiting import wait_until
 

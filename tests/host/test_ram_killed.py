@@ -1,7 +1,7 @@
 """Servers in a group with a memory limit: the kernel ends them, or the prompt is stopped in time.
 
-Each case twice in one folder: without HEADROOM_RAM_FREE_MIB the server is killed and leaves its
-queue; the next one, as it is by itself, queues that again, stops the prompt and goes on.
+The first case twice in one folder: without HEADROOM_RAM_FREE_MIB the server is killed and leaves
+its queue; the next one, as it is by itself, queues that again, stops the prompt and goes on.
 """
 
 import signal
@@ -39,7 +39,6 @@ QUICK = {"1": node("TimedWork", seconds=0.0, salt=2)}
 STOPPED = "RAM was about to run out in Fills (node 3)"
 SHARED = {"simulate_mib": 8192, "env": {"SIMGPU_SHARES_RAM": "1"}}  # a GPU without own memory
 CASES = {  # the prompts, how the server is started, what its log says then
-    "frames --cache-none": ([FRAMES], ["--cache-none"], {}, STOPPED),
     "sound --cache-lru": ([SOUND], ["--cache-lru", "50"], {}, STOPPED),
     "frames --gpu-only in unified memory": ([FRAMES], ["--gpu-only"], SHARED, STOPPED),
     "models --high-ram": (MODELS, ["--high-ram"], {}, "1 idle model went to disk"),
@@ -73,30 +72,35 @@ def group():
         pytest.skip(f"the watch itself is tested on recorded figures in unit/api: {reason}")
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_prompt_that_fills_ram_costs_no_other_prompt_and_without_our_stop_the_server(
-    group, start, case
+def test_without_our_stop_the_kernel_ends_the_server_and_the_next_one_stops_what_had_filled_ram(
+    group, start
 ):
-    prompts, args, options, says = CASES[case]
-    first = start(group, args, options, HEADROOM_RAM_FREE_MIB="0")
+    first = start(group, ["--cache-none"], {}, HEADROOM_RAM_FREE_MIB="0")
     process, client = first.process, first.client()
-    filling = [client.queue(prompt) for prompt in prompts]
-    after = client.queue(QUICK)
+    filling, after = client.queue(FRAMES), client.queue(QUICK)
     assert process.wait(120) == -signal.SIGKILL and kills(group) == 1
 
-    second = start(group, args, options, HEADROOM_QUEUE="resume")
+    second = start(group, ["--cache-none"], {}, HEADROOM_QUEUE="resume")
     client = second.client()
     assert client.wait(after)["status"]["status_str"] == "success"
-    left = [client.wait(one) for one in filling if is_known(client, one)]  # what ran comes last
-    assert left and {was_interrupted(entry) for entry in left} == {says is STOPPED}
+    assert was_interrupted(client.wait(filling))  # what ran comes last
+    assert STOPPED in second.log_text() and client.get_json("/headroom/queue")["prompts"] == []
     assert client.run(QUICK)
     assert second.process.poll() is None and kills(group) == 1
-    assert says in second.log_text() and client.get_json("/headroom/queue")["prompts"] == []
 
 
-def is_known(client, prompt_id):
-    queued = [item[1] for part in client.get_json("/queue").values() for item in part]
-    return prompt_id in queued or client.history(prompt_id) is not None
+@pytest.mark.parametrize("case", CASES)
+def test_a_prompt_that_fills_ram_costs_neither_the_server_nor_another_prompt(group, start, case):
+    prompts, args, options, says = CASES[case]
+    server = start(group, args, options)
+    client = server.client()
+    filling = [client.queue(prompt) for prompt in prompts]
+    after = client.queue(QUICK)
+    left = [client.wait(prompt_id) for prompt_id in filling]
+    assert {was_interrupted(entry) for entry in left} == {says is STOPPED}
+    assert client.wait(after)["status"]["status_str"] == "success"
+    assert server.process.poll() is None and kills(group) == 0
+    assert says in server.log_text()
 
 
 def kills(group):

@@ -11,12 +11,7 @@ from headroom.base.device import MIB
 from tools.errors import NotHere
 from tools.graph import picture
 from tools.memory_group import memory_group
-from tools.models import (
-    DEMO_CHECKPOINT,
-    TEST_CHECKPOINT,
-    TEST_CHECKPOINT_B,
-    TEST_CHECKPOINT_FP16,
-)
+from tools.models import DEMO_CHECKPOINT, TEST_CHECKPOINT, TEST_CHECKPOINT_B, TEST_CHECKPOINT_FP16
 
 pytestmark = pytest.mark.host
 

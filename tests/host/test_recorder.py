@@ -7,15 +7,7 @@ that the node itself saw, and spans of nodes that cannot overlap must not.
 import re
 
 import pytest
-from support.timed import (
-    PACK,
-    assert_apart,
-    assert_holds,
-    node,
-    nodes_so_far,
-    own_times,
-    record,
-)
+from support.timed import assert_apart, assert_holds, node, nodes_so_far, own_times, record
 
 from tools.waiting import wait_until
 
@@ -25,12 +17,12 @@ pytestmark = pytest.mark.host
 @pytest.fixture(scope="module", params=["default", "--cache-none"])
 def server(serve, request):
     flags = [] if request.param == "default" else [request.param]
-    return serve(*flags, packs=(PACK,))
+    return serve(*flags)
 
 
 @pytest.fixture(scope="module")
 def plain(serve):
-    return serve(packs=(PACK,))
+    return serve()
 
 
 @pytest.mark.parametrize("client_id", [None, "somebody"])

@@ -1,7 +1,7 @@
 """Two devices, PyTorch's own allocator: each is measured, and a device nobody uses stays unused."""
 
 import pytest
-from support.timed import PACK, node, of_one_moment, record
+from support.timed import node, of_one_moment, record
 
 from tools.graph import Graph, add_checkpoint, add_purge, add_sampler
 from tools.models import TEST_CHECKPOINT
@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def two(fake):
-    gpu = fake(8192, "--disable-cuda-malloc", devices=2, context_mib=CONTEXT_MIB, packs=(PACK,),
+    gpu = fake(8192, "--disable-cuda-malloc", devices=2, context_mib=CONTEXT_MIB,
                allocator="native")
     gpu.client.run({"1": node("TimedForget")})
     return gpu

@@ -1,7 +1,7 @@
 """What the record of a run contains beside its times, and how many runs are kept."""
 
 import pytest
-from support.timed import PACK, assert_apart, node, own_times, record
+from support.timed import assert_apart, node, own_times, record
 
 from tools.waiting import wait_until
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.host
 
 @pytest.fixture(scope="module")
 def plain(serve):
-    return serve(packs=(PACK,))
+    return serve()
 
 
 def test_ram_that_a_node_takes_and_gives_back_shows_as_the_peak(plain):

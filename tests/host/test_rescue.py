@@ -2,7 +2,6 @@
 
 
 import pytest
-from support.oom import PACK
 from support.rescue import (
     RESCUE,
     FirstAndRerun,
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.host
 
 @pytest.fixture
 def gpu(sim):
-    return sim(2048, packs=(PACK,))
+    return sim(2048)
 
 
 # ---------------------------------------------------------------- real models
@@ -37,7 +36,7 @@ def test_whatever_node_fails_the_pixels_are_those_of_the_unfailed_run(gpu):
     wanted = pixels(gpu.client, run_and_rerun(gpu.client, prompt).first)
     total = gpu.fault()["seen"]
     failed = set()
-    for share in (0.012, 0.2, 0.45, 0.6, 0.85, 0.93):
+    for share in (0.012, 0.2, 0.45, 0.85, 0.93):
         gpu.unload()
         gpu.arm_fault(at=int(total * share))
         runs = run_and_rerun(gpu.client, prompt)
@@ -82,9 +81,9 @@ def test_a_failure_while_ksampler_moves_its_sigmas_gets_a_rerun_too(gpu):
 
 def test_a_controlnet_that_the_first_run_left_half_made_begins_anew(gpu):
     """ComfyUI cleans a ControlNet up only after a sampling that did not fail."""
-    plain = picture(7, extras=True)
+    plain = picture(7, extras=True, size=64)  # that of the hint
     wanted = pixels(gpu.client, gpu.client.run(plain.prompt))
-    half = picture(7, extras=True)
+    half = picture(7, extras=True, size=64)
     for name, output in (("positive", 0), ("negative", 1)):
         made = half.add("OomHalfMadeHint", conditioning=["apply", output])
         half.prompt["sampler"]["inputs"][name] = made[0]

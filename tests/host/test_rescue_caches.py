@@ -1,7 +1,6 @@
 """A rerun under every way in which ComfyUI keeps results."""
 
 import pytest
-from support.oom import PACK
 from support.rescue import AT_ONCE, chain, key, run_and_rerun, told, written
 
 from tools.graph import Graph, picture
@@ -20,7 +19,7 @@ def ran_in(server, prompt_id):
 
 @pytest.fixture
 def bare(sim):
-    return sim(2048, "--cache-none", "--verbose", "ERROR", packs=(PACK,),
+    return sim(2048, "--cache-none", "--verbose", "ERROR",
                env={"HEADROOM_RESCUE": "automatic"})
 
 
@@ -46,7 +45,7 @@ def test_without_a_cache_every_wire_is_guarded(bare):
 @pytest.fixture(params=["--cache-lru 1", "--cache-ram 0.5"])
 def keeping(request, sim, tree_with):
     words = request.param.split()
-    return sim(2048, *words, packs=(PACK,), comfyui=tree_with(words[0]))
+    return sim(2048, *words, comfyui=tree_with(words[0]))
 
 
 def test_where_results_are_kept_only_what_failed_or_had_not_run_runs_again(keeping):
@@ -76,7 +75,7 @@ def by_clearing_the_queue(client, prompt_id):
 def test_a_rerun_that_waits_is_given_up_by_its_job_as_by_clearing_the_queue(
     sim, newest_comfyui, cancels
 ):
-    client = sim(2048, packs=(PACK,), comfyui=newest_comfyui).client
+    client = sim(2048, comfyui=newest_comfyui).client
     failed = client.queue(chain(fails=True))
     client.wait(failed)
     busy = client.queue({"1": {"class_type": "TimedWork", "inputs": {"seconds": 55.0, "salt": 0}}})
@@ -97,7 +96,7 @@ def test_a_rerun_that_waits_is_given_up_by_its_job_as_by_clearing_the_queue(
 
 @pytest.fixture
 def gpu(sim):
-    return sim(2048, packs=(PACK,))
+    return sim(2048)
 
 
 def drawn(node):

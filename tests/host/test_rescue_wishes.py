@@ -5,7 +5,6 @@ import json
 
 import pytest
 from PIL import Image
-from support.oom import PACK
 from support.rescue import chain, key, pictures, run_and_rerun, told
 
 from tools.client import PromptInvalid
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.host
 
 @pytest.fixture
 def gpu(sim):
-    return sim(2048, packs=(PACK,))
+    return sim(2048)
 
 
 def test_an_offer_is_told_to_its_client_and_taken_over_http(gpu):

@@ -2,7 +2,6 @@
 
 import pytest
 from support.timed import (
-    PACK,
     Later,
     assert_unloaded_once_each,
     detached,
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.host
 
 @pytest.fixture(scope="module")
 def server(serve):
-    return serve(packs=(PACK,))
+    return serve()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Size Sorter and Restore Order in a real ComfyUI, where lists run node by node."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -10,14 +9,13 @@ from tools.graph import Graph
 
 pytestmark = pytest.mark.host
 
-LIST_PACK = Path(__file__).parent / "packs" / "headroom_probe_lists"
 DEFAULTS = {"sizes": "", "order": "largest first", "fit": "keep each size", "bucket": 64}
 PUBLISHED = "1024x1024\n1024×1152\n1360, 1536"
 
 
 @pytest.fixture
 def client(serve):
-    return serve(packs=[LIST_PACK]).client()
+    return serve().client()
 
 
 def add_sorter(graph, **inputs):

@@ -1,18 +1,16 @@
 """Graphs around Cast bf16, and the answers of the probes in them."""
 
 import json
-from pathlib import Path
 
 from tools.client import node_texts
 from tools.models import TEST_CHECKPOINT_FP16, TEST_LORA
 
-CAST_PACK = Path(__file__).resolve().parent.parent / "host" / "packs" / "headroom_probe_cast"
 FLOAT32 = ("--fp32-unet", "--fp32-vae", "--fp32-text-enc")
 
 
 def float32_device(sim, **options):
     """A simulated GPU whose ComfyUI keeps every model in float32, and those of earlier tests."""
-    return sim(4096, *FLOAT32, packs=[CAST_PACK], **options)
+    return sim(4096, *FLOAT32, **options)
 
 
 def add_cast(graph, model, dtype="bfloat16", keep_float32=""):

@@ -6,9 +6,7 @@ import shutil
 
 from tools.client import cached_nodes, node_texts
 from tools.graph import Graph
-from tools.lab import PACKS
 
-PACK = PACKS / "headroom_probe_encoders"
 CHECKPOINT, LORA = "headroom_test_sd15.safetensors", "headroom_test_lora.safetensors"
 SMALL = "headroom_probe_encoder.safetensors"
 LINES = "a cat\na (dog:1.3)"

@@ -1,7 +1,6 @@
 """Prompts for the tests of OOM Guard on the simulated GPU."""
 
 import json
-from pathlib import Path
 
 from tools.graph import GUARD_DEFAULTS, add_checkpoint, add_guard
 from tools.lab import PACKS
@@ -10,7 +9,6 @@ from tools.models import TEST_CHECKPOINT
 __all__ = ["GUARD", "add_guard"]
 
 PACK = PACKS / "headroom_oom_probe"
-WORLDS = Path(__file__).resolve().parent.parent / "worlds" / "packs"
 GUARD = GUARD_DEFAULTS
 ONLY_SPLIT = {**GUARD, "free_other_models": False, "offload_weights": False}
 # Returning memory answers the first failure, a split the second; loading cannot be split.
@@ -26,7 +24,7 @@ def text(graph, loader, words):
     return graph.add("CLIPTextEncode", clip=loader[1], text=words)
 
 
-def latents(graph, batch=1, size=64):
+def latents(graph, batch=1, size=32):
     return graph.add("EmptyLatentImage", width=size, height=size, batch_size=batch)
 
 

@@ -38,7 +38,7 @@ def picture(seed: int = 1) -> Prompt:
     }
 
 
-def sampling(seed: int = 1, size: int = 64, guarded: bool = False) -> Prompt:
+def sampling(seed: int = 1, size: int = 32, guarded: bool = False) -> Prompt:
     """SD1.5 class: load, encode, sample, decode; with OOM Guard on the model if `guarded`."""
     prompt = {
         "1": node("CheckpointLoaderSimple", ckpt_name="headroom_test_sd15.safetensors"),

@@ -20,6 +20,7 @@ COMMON = (
     *(PACKS / f"headroom_{name}" for name in ("bench", "oom_probe", "probe", "probe_encoders",
                                               "small_encoders", "timed")),
     *(TESTS_OWN / f"headroom_{name}" for name in ("probe_cast", "probe_lists")),
+    TESTS_OWN.parents[1] / "worlds" / "packs" / "headroom_world",
 )
 # The test models are so small that threads only get in each other's way.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1"}

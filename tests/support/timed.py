@@ -5,10 +5,8 @@ import json
 import threading
 import time
 
-from tools.lab import PACKS
 from tools.waiting import wait_until
 
-PACK = PACKS / "headroom_timed"
 SALT = itertools.count(1)
 
 

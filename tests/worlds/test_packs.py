@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 from support import pack_graphs as graphs
-from support.oom import PACK, add_guard, run_sweep, text
+from support.oom import add_guard, run_sweep, text
 from support.rescue import RESCUE, pixels, run_and_rerun
 
 from tools.client import node_texts
@@ -57,10 +57,10 @@ EVERY_EXECUTOR = pytest.mark.parametrize(
 
 
 def beside(sim, *more):
-    """A GPU whose server has our packs for tests, the stand-ins, and real ones where given."""
+    """A GPU whose server has these packs beside the usual ones, and real ones where given."""
     real = os.environ.get("HEADROOM_REAL_PACKS")
     found = [one for one in sorted(Path(real).iterdir()) if one.is_dir()] if real else []
-    return sim(2048, packs=(PACK, PACKS / "headroom_world", *(PACKS / one for one in more), *found))
+    return sim(2048, packs=(*(PACKS / one for one in more), *found))
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ class OomTinyZImage(ProbeNode):
 
         common = {"n_heads": 4, "n_kv_heads": 4, "dim": 256, "qk_norm": True}
         config = comfy.supported_models.ZImage({
-            "image_model": "lumina2", "in_channels": 16, "patch_size": 2, "n_layers": 6,
+            "image_model": "lumina2", "in_channels": 16, "patch_size": 2, "n_layers": 4,
             "ffn_dim_multiplier": 1.0, "cap_feat_dim": 32, "axes_dims": [16, 24, 24],
             "axes_lens": [64, 64, 64], "rope_theta": 256.0, "z_image_modulation": True,
             "time_scale": 1000.0, "pad_tokens_multiple": 32, **common})

@@ -8,13 +8,7 @@ import psutil
 import pytest
 
 from headroom.base import file_identity
-from headroom.base.file_identity import (
-    READ_BYTES,
-    code_of,
-    commit_of,
-    identities_of,
-    identity_of,
-)
+from headroom.base.file_identity import READ_BYTES, code_of, commit_of, identities_of, identity_of
 
 LONG_AGO = 1_000_000_000
 GIB = 1 << 30

@@ -3,13 +3,7 @@
 import pytest
 import torch
 
-from headroom.cast.tensor import (
-    PIECE_VALUES,
-    CastOverflow,
-    cast_tensor,
-    check_tensor,
-    is_exact,
-)
+from headroom.cast.tensor import PIECE_VALUES, CastOverflow, cast_tensor, check_tensor, is_exact
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 

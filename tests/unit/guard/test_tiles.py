@@ -12,13 +12,7 @@ from headroom.base.device import MIB
 from headroom.guard import upscaler
 from headroom.guard.call import GuardOptions, Plan
 from headroom.guard.lack import Lack
-from headroom.guard.tiles import (
-    fewer_images,
-    images_apart,
-    joined_images,
-    smaller_tile,
-    tile_count,
-)
+from headroom.guard.tiles import fewer_images, images_apart, joined_images, smaller_tile, tile_count
 from headroom.guard.upscaler import _Upscaling, guard_upscaler
 from headroom.guard.vae import _VAECall, guard_vae
 
