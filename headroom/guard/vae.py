@@ -19,6 +19,7 @@ from .vae_call import (
     MOST_OVERLAP,
     can_rely_on_estimate,
     in_tiles,
+    latent_side,
     owns_tiling,
     takes_tiles,
     tiled_keywords,
@@ -129,9 +130,8 @@ class _VAECall(Call[torch.Tensor]):
         if self._is_sound:
             tile = smaller_tile(sides, now, self._shortest, lack)
             return None if tile is None else replace(plan, tile=tile)
-        smallest = _SMALLEST_TILE
-        if self._is_decode:
-            smallest = max(_SMALLEST_LATENT_TILE, _SMALLEST_TILE // self._unit)
+        step = latent_side(self._vae, self._tiled)
+        smallest = max(_SMALLEST_TILE // self._unit, _SMALLEST_LATENT_TILE * step)
         most, is_video = MOST_OVERLAP[self._tiled], self._value.ndim == 5
         own = _COMFYUI_VIDEO_TILE // self._unit if is_video else _COMFYUI_TILE[self._tiled]
 
@@ -140,7 +140,7 @@ class _VAECall(Call[torch.Tensor]):
 
         def fitting(lack: Lack) -> int | None:
             return smaller_tile(sides, now, smallest, lack, takes,
-                                lambda side: tile_count(sides, side, is_video, most))
+                                lambda side: tile_count(sides, side, is_video, most, step))
 
         tile = fitting(lack)
         if is_video and tile is not None and tile > own:

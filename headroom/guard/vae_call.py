@@ -128,6 +128,14 @@ def takes_tiles(vae: Any, name: str) -> bool:
     return not owns_tiling(vae) or tiled is None or "tile_x" in inspect.signature(tiled).parameters
 
 
+def latent_side(vae: Any, name: str) -> int:
+    """Return how many elements of the input, along a side, belong to one latent: 1 for a decode.
+
+    ComfyUI puts a tile that begins within a latent in a wrong place, and some networks refuse it.
+    """
+    return int(vae.spacial_compression_encode()) if name.startswith("encode") else 1
+
+
 def in_tiles(
     vae: Any, plan: Plan, name: str, asked: dict[str, Any], value: torch.Tensor, *args: Any,
     **kwargs: Any,
@@ -139,7 +147,7 @@ def in_tiles(
     """
     given = dict(asked)
     if plan.tile is not None:
-        overlap = overlap_of(plan.tile, MOST_OVERLAP[name], value.ndim != 4)
+        overlap = overlap_of(plan.tile, MOST_OVERLAP[name], value.ndim != 4, latent_side(vae, name))
         given.update(tile_x=plan.tile, tile_y=plan.tile, overlap=overlap)
     if plan.frames is not None:
         given.update(tile_t=plan.frames, overlap_t=max(1, plan.frames // 4))

@@ -194,6 +194,21 @@ def test_an_encoding_in_tiles_reserves_for_a_tile():
     assert vae.reserved == [MIB * 64]
 
 
+@pytest.mark.parametrize("ratio", [8, 16, 32])
+def test_each_tile_of_an_encoding_begins_and_ends_between_two_latents(ratio):
+    """ComfyUI also makes tiles of half the side. LTX and HunyuanImage: 32 pixels a latent."""
+    vae = VAE()
+    vae.ratio = ratio
+    call = a_call(vae, torch.zeros(1, 1024, 704, 3), "encode")
+    tiles = [tile for room in range(20, 320, 20)
+             for tile, _ in plans(call, Plan(), lacking(1000, room))]
+    for tile in tiles:
+        call.run(Plan(tile=tile))
+    assert len(set(tiles)) > 2
+    assert all(one["tile_x"] // 2 % ratio == one["overlap"] % ratio == 0 for one in vae.asked)
+    assert all(0 < one["overlap"] < one["tile_x"] // 2 for one in vae.asked)
+
+
 @pytest.mark.parametrize("call", [lambda vae, x: vae.encode(x, not_video=True),
                                   lambda vae, x: vae.encode(x, True)], ids=["named", "placed"])
 def test_tiles_of_an_encoding_get_its_arguments_about_the_batch(call):
