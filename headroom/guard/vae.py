@@ -17,10 +17,10 @@ from .replay import RandomState
 from .tiles import fewer_images, images_words, smaller_tile, tile_count
 from .vae_call import (
     MOST_OVERLAP,
+    can_cut_time,
     can_rely_on_estimate,
     in_tiles,
     latent_side,
-    owns_tiling,
     takes_tiles,
     tiled_keywords,
     whole,
@@ -160,7 +160,7 @@ class _VAECall(Call[torch.Tensor]):
         is_left: nothing else is left, so fewer are tried whatever ComfyUI estimates.
         """
         frames = plan.frames or min(self._value.shape[2], self._also.get("tile_t") or 1 << 30)
-        if not self._is_decode or frames < 4 or owns_tiling(self._vae):
+        if not self._is_decode or frames < 4 or not can_cut_time(self._vae):
             return None
         now, half = self._estimate(side, frames), self._estimate(side, (frames + 1) // 2)
         if not is_left and not half < now * _SHORTER:

@@ -44,6 +44,7 @@ class VideoVAE(VAE):
 
     latent_dim, vae_dtype, disable_offload, extra_1d_channel = 3, torch.float16, False, None
     time_costs = True
+    upscale_ratio, upscale_index_formula = (lambda latents: latents * 4 - 3, 8, 8), (4, 8, 8)
 
     def __init__(self, network=None, handles_tiling=False):
         super().__init__(network, GPU)
@@ -144,6 +145,14 @@ def test_time_is_cut_before_tiles_become_tiny():
     assert call.smaller(Plan(), lacking(163840, 4096)) == Plan(tile=32, frames=5)  # those that fit
     last = call.smaller(Plan(), lacking(163840, 4096, is_last=True))
     assert (last.tile, last.frames) == (8, 3)
+
+
+def test_time_is_not_cut_where_the_frames_of_a_latent_are_not_counted_evenly():
+    """TAEHV of MiniMax H3: ComfyUI puts the frames of the parts in wrong places, or nowhere."""
+    vae = VideoVAE()
+    vae.upscale_ratio = (lambda latents: max(1, (latents - 2) // 5 * 17 + 5), 16, 16)
+    found = list(plans(a_call(vae, torch.zeros(1, 24, 42, 64, 64)), Plan(), Lack("device")))
+    assert found == [(28, None), (8, None)]
 
 
 def test_time_is_cut_last_where_that_saves_little():
