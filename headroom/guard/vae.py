@@ -82,7 +82,7 @@ class _VAECall(Call[torch.Tensor]):
         self._shortest = sound.shortest(vae, value, self._is_decode) if self._is_sound else 0
         self.can_tile = also is not None and (
             self._shortest > 0 if self._is_sound else takes_tiles(vae, self._tiled))
-        self.key = (name, lessons.identity(vae.patcher), tuple(value.shape), self._below,
+        self.key = (name, lessons.identity(vae.patcher), tuple(value.shape), str(self._also),
                     str(value.dtype), method.options)
 
     @property

@@ -224,3 +224,10 @@ def test_tiles_of_an_encoding_get_its_arguments_about_the_batch(call):
     vae = VAE(Doubling(fails=4))  # until only tiles are left
     call(guard_vae(vae, GuardOptions()), torch.zeros(3, 256, 256, 3))
     assert vae.asked and all(one["not_video"] is True and one["tile_x"] for one in vae.asked)
+
+
+def test_what_was_learned_from_images_is_not_used_for_a_video_of_their_size():
+    """Of images ComfyUI may encode one at a time; a video would lose its frames."""
+    pixels = torch.zeros(9, 64, 64, 3)
+    images, video = (a_call(VAE(), pixels, "encode", not_video=is_not) for is_not in (True, False))
+    assert images.key != video.key == a_call(VAE(), pixels, "encode", not_video=False).key
