@@ -51,11 +51,12 @@ def guard_vae(vae: Any, options: GuardOptions) -> Any:
 class _Method(GuardedMethod):
     """`decode`, `encode` and their tiled forms, whose tiles become smaller only if they fail."""
 
-    def __call__(self, value: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        """value: latents (B, C, ...) or pixels (B, ..., channels)."""
-        if is_recovering() or self.name.endswith("tiled") and self.own is not None:
-            return self.unguarded(value, *args, **kwargs)
-        return recover(_VAECall(self, value, args, kwargs), self.options)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The first argument: latents (B, C, ...) or pixels (B, ..., channels)."""
+        args = self.placed(args, kwargs)
+        if not args or is_recovering() or self.name.endswith("tiled") and self.own is not None:
+            return self.unguarded(*args, **kwargs)
+        return recover(_VAECall(self, args[0], args[1:], kwargs), self.options)
 
 
 class _VAECall(Call[torch.Tensor]):

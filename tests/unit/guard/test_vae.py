@@ -231,3 +231,11 @@ def test_what_was_learned_from_images_is_not_used_for_a_video_of_their_size():
     pixels = torch.zeros(9, 64, 64, 3)
     images, video = (a_call(VAE(), pixels, "encode", not_video=is_not) for is_not in (True, False))
     assert images.key != video.key == a_call(VAE(), pixels, "encode", not_video=False).key
+
+
+def test_what_is_decoded_or_encoded_may_be_named():
+    guarded, x = guard_vae(VAE(Doubling(fails=1)), GuardOptions()), torch.ones(1, 4, 8, 8)
+    assert guarded.decode(samples_in=x).equal(x * 2)
+    assert guarded.encode(not_video=True, pixel_samples=x).equal(x * 2)
+    with pytest.raises(TypeError, match="samples_in"):
+        guarded.decode()
