@@ -60,6 +60,8 @@ def self_casting_reason(value: Any) -> str:
     if attribute(value, "control_weights") is not None:
         return ("a Control-LoRA has no model of its own: ComfyUI builds it from the sampled "
                 "model, in that model's dtype, at every run")
+    if type(attribute(value, "model")).__name__ == "StyleAdapter":
+        return "a style model of T2I adapters computes on the CPU, and its norms only take float32"
     return ""
 
 

@@ -8,6 +8,7 @@ So a copy of a guarded object (`copy.copy`, as in Select VAE Device, deepcopy, p
 """
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 from .call import GuardOptions
@@ -30,6 +31,12 @@ class GuardedMethod:
     @property
     def unguarded(self) -> Callable[..., Any]:
         return self.own if self.own is not None else class_method(self.owner, self.name)
+
+    def placed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Return `args`; if the first argument is in `kwargs` by its name, it is taken from there.
+        """
+        first = None if args else next(iter(signature(self.unguarded).parameters), None)
+        return (kwargs.pop(first),) if first in kwargs else args
 
 
 class _StateWithoutGuard:

@@ -66,12 +66,14 @@ def _share(sides: Sequence[int], whole: int, tile: int) -> float:
     return math.prod(min(side, tile) for side in now) / math.prod(now)
 
 
-def tile_count(sides: Sequence[int], tile: int, is_video: bool, most: int = 16) -> int:
+def tile_count(
+    sides: Sequence[int], tile: int, is_video: bool, most: int = 16, step: int = 1
+) -> int:
     """Return how many tiles ComfyUI makes: a picture gets three passes, square, wide and tall.
 
-    sides: height and width in the unit of `tile`; most: the largest overlap for pictures.
+    sides: height and width in the unit of `tile`; most, step: of `overlap_of`.
     """
-    overlap = overlap_of(tile, most, is_video)
+    overlap = overlap_of(tile, most, is_video, step)
     shapes = [(tile, tile)] if is_video else [(tile, tile), (tile // 2, tile * 2),
                                               (tile * 2, tile // 2)]
     return sum(
@@ -81,9 +83,12 @@ def tile_count(sides: Sequence[int], tile: int, is_video: bool, most: int = 16) 
     )
 
 
-def overlap_of(tile: int, most: int, is_video: bool) -> int:
-    """Return the overlap of two tiles: a quarter of a tile, for pictures at most `most`."""
-    return tile // 4 if is_video else min(tile // 4, most)
+def overlap_of(tile: int, most: int, is_video: bool, step: int = 1) -> int:
+    """Return the overlap of two tiles: a quarter of a tile, for pictures at most `most`.
+
+    step: it is a multiple of this.
+    """
+    return (tile // 4 if is_video else min(tile // 4, most)) // step * step
 
 
 def images_apart(value: torch.Tensor, images: int | None) -> list[torch.Tensor]:

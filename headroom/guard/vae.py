@@ -17,9 +17,10 @@ from .replay import RandomState
 from .tiles import fewer_images, images_words, smaller_tile, tile_count
 from .vae_call import (
     MOST_OVERLAP,
+    can_cut_time,
     can_rely_on_estimate,
     in_tiles,
-    owns_tiling,
+    latent_side,
     takes_tiles,
     tiled_keywords,
     whole,
@@ -50,11 +51,12 @@ def guard_vae(vae: Any, options: GuardOptions) -> Any:
 class _Method(GuardedMethod):
     """`decode`, `encode` and their tiled forms, whose tiles become smaller only if they fail."""
 
-    def __call__(self, value: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        """value: latents (B, C, ...) or pixels (B, ..., channels)."""
-        if is_recovering() or self.name.endswith("tiled") and self.own is not None:
-            return self.unguarded(value, *args, **kwargs)
-        return recover(_VAECall(self, value, args, kwargs), self.options)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The first argument: latents (B, C, ...) or pixels (B, ..., channels)."""
+        args = self.placed(args, kwargs)
+        if not args or is_recovering() or self.name.endswith("tiled") and self.own is not None:
+            return self.unguarded(*args, **kwargs)
+        return recover(_VAECall(self, args[0], args[1:], kwargs), self.options)
 
 
 class _VAECall(Call[torch.Tensor]):
@@ -81,7 +83,7 @@ class _VAECall(Call[torch.Tensor]):
         self._shortest = sound.shortest(vae, value, self._is_decode) if self._is_sound else 0
         self.can_tile = also is not None and (
             self._shortest > 0 if self._is_sound else takes_tiles(vae, self._tiled))
-        self.key = (name, lessons.identity(vae.patcher), tuple(value.shape), self._below,
+        self.key = (name, lessons.identity(vae.patcher), tuple(value.shape), str(self._also),
                     str(value.dtype), method.options)
 
     @property
@@ -129,9 +131,8 @@ class _VAECall(Call[torch.Tensor]):
         if self._is_sound:
             tile = smaller_tile(sides, now, self._shortest, lack)
             return None if tile is None else replace(plan, tile=tile)
-        smallest = _SMALLEST_TILE
-        if self._is_decode:
-            smallest = max(_SMALLEST_LATENT_TILE, _SMALLEST_TILE // self._unit)
+        step = latent_side(self._vae, self._tiled)
+        smallest = max(_SMALLEST_TILE // self._unit, _SMALLEST_LATENT_TILE * step)
         most, is_video = MOST_OVERLAP[self._tiled], self._value.ndim == 5
         own = _COMFYUI_VIDEO_TILE // self._unit if is_video else _COMFYUI_TILE[self._tiled]
 
@@ -140,7 +141,7 @@ class _VAECall(Call[torch.Tensor]):
 
         def fitting(lack: Lack) -> int | None:
             return smaller_tile(sides, now, smallest, lack, takes,
-                                lambda side: tile_count(sides, side, is_video, most))
+                                lambda side: tile_count(sides, side, is_video, most, step))
 
         tile = fitting(lack)
         if is_video and tile is not None and tile > own:
@@ -160,7 +161,7 @@ class _VAECall(Call[torch.Tensor]):
         is_left: nothing else is left, so fewer are tried whatever ComfyUI estimates.
         """
         frames = plan.frames or min(self._value.shape[2], self._also.get("tile_t") or 1 << 30)
-        if not self._is_decode or frames < 4 or owns_tiling(self._vae):
+        if not self._is_decode or frames < 4 or not can_cut_time(self._vae):
             return None
         now, half = self._estimate(side, frames), self._estimate(side, (frames + 1) // 2)
         if not is_left and not half < now * _SHORTER:

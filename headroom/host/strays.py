@@ -7,16 +7,25 @@ from typing import Any
 from ..base.device import same_device
 from ..base.tensors import bytes_on
 
+# Dicts by the size of a picture: SAM 3 keeps 108 MiB and more, RIFE 16 MiB for 1080p.
+_CACHES = ("_cache", "_warp_grids")
+
 
 def drop_cache(model: Any) -> None:
     """Let a model drop what it keeps from one call to the next beside its weights.
 
     HiDream O1 keeps keys and values of the last two prompts, and ComfyUI has no call that clears
-    them (0.33.0). The next call computes them again.
+    them, or what other models keep (0.33.0). The next call computes them again.
     """
     clear = getattr(getattr(model, "diffusion_model", None), "clear_kv_cache", None)
     if clear is not None:
         clear()
+    for part in getattr(model, "modules", tuple)():  # other packs wrap things that are no module
+        if type(part).__module__.startswith(("comfy.", "comfy_extras.")):
+            for name in _CACHES:
+                kept = vars(part).get(name)
+                if isinstance(kept, dict):
+                    kept.clear()
 
 
 def bring_back(patcher: Any) -> None:

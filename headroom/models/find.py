@@ -147,4 +147,7 @@ def _attributes(value: Any) -> list[Any]:
     own = attribute(value, "__dict__")
     fields = list(own.values()) if isinstance(own, dict) else []
     first = [attribute(value, name) for name in ("patcher", "model", "_model")]
-    return [item for item in [*first, *fields] if item is not None]
+    # The first entry decides: some objects have a dict of a hundred thousand words.
+    named = [item for field in fields if type(field) is dict and field
+             and is_patcher(next(iter(field.values()))) for item in field.values()]
+    return [item for item in [*first, *fields, *named] if item is not None]

@@ -36,8 +36,12 @@ class VAE:
 
     memory_used_encode = memory_used_decode
 
+    ratio = 8
+
     def spacial_compression_decode(self):
-        return 8
+        return self.ratio
+
+    spacial_compression_encode = spacial_compression_decode
 
     def decode(self, samples_in):
         return self.first_stage_model.decode(samples_in)
@@ -52,7 +56,7 @@ class VAE:
 
     def encode_tiled(self, pixel_samples, tile_x=None, tile_y=None, overlap=None, tile_t=None,
                      overlap_t=None, not_video=None):
-        self.asked.append({"tile_x": tile_x, "not_video": not_video})
+        self.asked.append({"tile_x": tile_x, "overlap": overlap, "not_video": not_video})
         return self.first_stage_model.encode(pixel_samples)
 
 

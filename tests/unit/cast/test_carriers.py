@@ -47,6 +47,15 @@ def test_a_t2i_adapter_and_a_control_lora_pass_through_with_the_reason():
     assert "Control-LoRA" in again.report.text
 
 
+def test_a_style_model_whose_norms_only_take_float32_passes_through_with_the_reason():
+    """T2I's: torch refuses its cast weights. FLUX.1 Redux is cast."""
+    kinds = {name: type(name, (Block,), {}) for name in ("StyleAdapter", "ReduxImageEncoder")}
+    style, redux = (Wrapper(kinds[name]()) for name in ("StyleAdapter", "ReduxImageEncoder"))
+    done = headroom.cast(style)
+    assert done.value is style and "only take float32" in done.report.text
+    assert headroom.cast(redux).value is not redux
+
+
 class Prompter:
     def __init__(self, text_encoder, tokenizer):
         self.text_encoder = text_encoder

@@ -44,6 +44,7 @@ class VideoVAE(VAE):
 
     latent_dim, vae_dtype, disable_offload, extra_1d_channel = 3, torch.float16, False, None
     time_costs = True
+    upscale_ratio, upscale_index_formula = (lambda latents: latents * 4 - 3, 8, 8), (4, 8, 8)
 
     def __init__(self, network=None, handles_tiling=False):
         super().__init__(network, GPU)
@@ -146,6 +147,14 @@ def test_time_is_cut_before_tiles_become_tiny():
     assert (last.tile, last.frames) == (8, 3)
 
 
+def test_time_is_not_cut_where_the_frames_of_a_latent_are_not_counted_evenly():
+    """TAEHV of MiniMax H3: ComfyUI puts the frames of the parts in wrong places, or nowhere."""
+    vae = VideoVAE()
+    vae.upscale_ratio = (lambda latents: max(1, (latents - 2) // 5 * 17 + 5), 16, 16)
+    found = list(plans(a_call(vae, torch.zeros(1, 24, 42, 64, 64)), Plan(), Lack("device")))
+    assert found == [(28, None), (8, None)]
+
+
 def test_time_is_cut_last_where_that_saves_little():
     vae = VideoVAE()
     vae.time_costs = False  # Wan: one frame after the other
@@ -194,9 +203,39 @@ def test_an_encoding_in_tiles_reserves_for_a_tile():
     assert vae.reserved == [MIB * 64]
 
 
+@pytest.mark.parametrize("ratio", [8, 16, 32])
+def test_each_tile_of_an_encoding_begins_and_ends_between_two_latents(ratio):
+    """ComfyUI also makes tiles of half the side. LTX and HunyuanImage: 32 pixels a latent."""
+    vae = VAE()
+    vae.ratio = ratio
+    call = a_call(vae, torch.zeros(1, 1024, 704, 3), "encode")
+    tiles = [tile for room in range(20, 320, 20)
+             for tile, _ in plans(call, Plan(), lacking(1000, room))]
+    for tile in tiles:
+        call.run(Plan(tile=tile))
+    assert len(set(tiles)) > 2
+    assert all(one["tile_x"] // 2 % ratio == one["overlap"] % ratio == 0 for one in vae.asked)
+    assert all(0 < one["overlap"] < one["tile_x"] // 2 for one in vae.asked)
+
+
 @pytest.mark.parametrize("call", [lambda vae, x: vae.encode(x, not_video=True),
                                   lambda vae, x: vae.encode(x, True)], ids=["named", "placed"])
 def test_tiles_of_an_encoding_get_its_arguments_about_the_batch(call):
     vae = VAE(Doubling(fails=4))  # until only tiles are left
     call(guard_vae(vae, GuardOptions()), torch.zeros(3, 256, 256, 3))
     assert vae.asked and all(one["not_video"] is True and one["tile_x"] for one in vae.asked)
+
+
+def test_what_was_learned_from_images_is_not_used_for_a_video_of_their_size():
+    """Of images ComfyUI may encode one at a time; a video would lose its frames."""
+    pixels = torch.zeros(9, 64, 64, 3)
+    images, video = (a_call(VAE(), pixels, "encode", not_video=is_not) for is_not in (True, False))
+    assert images.key != video.key == a_call(VAE(), pixels, "encode", not_video=False).key
+
+
+def test_what_is_decoded_or_encoded_may_be_named():
+    guarded, x = guard_vae(VAE(Doubling(fails=1)), GuardOptions()), torch.ones(1, 4, 8, 8)
+    assert guarded.decode(samples_in=x).equal(x * 2)
+    assert guarded.encode(not_video=True, pixel_samples=x).equal(x * 2)
+    with pytest.raises(TypeError, match="samples_in"):
+        guarded.decode()

@@ -69,6 +69,13 @@ def test_clones_are_one_model_and_models_named_by_patches_and_second_patchers_ar
     assert handles(patched) == [patched, other]
 
 
+def test_patchers_in_a_dict_of_an_object_are_found():
+    """MediaPipe's face detector has one for close faces and one for all."""
+    close, every = Patcher(), Patcher()
+    faces = SimpleNamespace(patchers={"short": close, "full": every}, models={"short": close.model})
+    assert handles(faces) == [close, every]
+
+
 def test_a_style_model_and_an_old_upscale_model_give_their_bare_module():
     module = torch.nn.Linear(2, 2)
     assert find_models(SimpleNamespace(model=module)) == [FoundModel("module", module)]
