@@ -1,6 +1,6 @@
 // What js/ registers and what tests/contract.json promises has words in every language.
 import assert from "node:assert/strict";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import { settings } from "../../js/lib/settings.js";
 
@@ -31,7 +31,8 @@ const blocks = (page) => page.split("```").filter((_, part) => part % 2).flatMap
 /** Columns of a line: Chinese characters take two. */
 const columns = (line) => [...line].reduce((sum, letter) => sum + (/[\u2e80-\uffef]/.test(letter) ? 2 : 1), 0);
 
-for (const language of ["zh"]) {
+const languages = readdirSync(at("locales"));
+for (const language of languages.filter((each) => each !== "en")) {
   test(`every setting has words in ${language}, its choices included`, () => {
     const words = json(`locales/${language}/settings.json`);
     const defined = settings(() => {});
@@ -62,7 +63,7 @@ for (const language of ["zh"]) {
   });
 }
 
-for (const language of ["en", "zh"]) {
+for (const language of languages) {
   test(`every group of settings has a name in ${language}`, () => {
     const named = json(`locales/${language}/main.json`).settingsCategories;
     for (const { category } of settings(() => {})) {
