@@ -1,4 +1,4 @@
-"""A phrase tells its template and values; it is written once, and exactly these are in each other language."""
+"""A phrase tells its template and values; it is written once, and each language has all of them."""
 
 import ast
 import json
