@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from .advise.advisor import Advisor
 from .advise.report import use_advisor
@@ -58,6 +59,17 @@ def tell_wrong_values() -> None:
     disk_cache.limit_bytes()
 
 
+def tell_name_without_panel(folder: Path) -> None:
+    """Warn if ComfyUI gives the page no files of a folder with this name.
+
+    aiohttp serves no folder whose name has a letter that an address must quote.
+    """
+    if quote(folder.name, safe="!$&'()*+,;=:@") != folder.name:
+        log.warning("[Headroom] the page gets no panel and no help pages, because of a letter in "
+                    "the name %r: rename the folder to headroom, then start ComfyUI again",
+                    folder.name)
+
+
 def start() -> None:
     """Start recording and serving, once; without a ComfyUI server it does nothing.
 
@@ -83,11 +95,12 @@ def _start() -> None:
     if off or (off is None and settings.get(OFF_SETTING) is True):
         log.info("[Headroom] turned off: the nodes, and nothing else")
         return
+    folder = Path(__file__).parents[1]
     if host_server.has_route("/headroom/memory"):
         log.warning("[Headroom] it is installed twice: the copy in %s adds only its "
-                    "nodes. Delete one of the two folders, then start ComfyUI again",
-                    Path(__file__).parents[1])
+                    "nodes. Delete one of the two folders, then start ComfyUI again", folder)
         return
+    tell_name_without_panel(folder)
     from .actions.ceiling import Limit
     from .actions.make_room import wanted_bytes
     from .api.idle import Idle

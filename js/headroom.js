@@ -11,7 +11,7 @@ import { createLeftQueue } from "./lib/left_queue.js";
 import { createPanel } from "./lib/panel.js";
 import { saveReport } from "./lib/bug_report.js";
 import { createRescue } from "./lib/rescue.js";
-import { reportText, speakers } from "./lib/say.js";
+import { reportText, speakers, wordsOf } from "./lib/say.js";
 import { applyDefaults, OFF, REFRESH_SECONDS, settings, SHOW_BADGES, showNoChoice, widen } from "./lib/settings.js";
 import { translateCommands, translateNodes, translateSettings, translateSlots } from "./lib/translate.js";
 import { WHY } from "./lib/wires.js";
@@ -187,8 +187,7 @@ async function translations() {
 }
 
 /** Names and tooltips in the user's language, as far as this frontend can tell either; null for English. */
-const locale = String(setting("Comfy.Locale"));
-const texts = locale === "en" ? null : (i18n[locale] ?? null);
+const texts = wordsOf(i18n, setting("Comfy.Locale"));
 /** Turned off, only the nodes' words and starting values, and the setting that turns it on again. */
 const off = setting(OFF) === true;
 const commands = [

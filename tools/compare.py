@@ -79,7 +79,8 @@ def side(text: str) -> Side:
 
 
 def main(args: argparse.Namespace) -> int:
-    if (args.servers is None) == (args.a is None or args.b is None):
+    if (args.servers is None) == (args.a is None or args.b is None) or (
+            args.servers and len(set(args.servers)) == 1):
         raise DevError("Give two sides to compare: --a and --b, or --servers with two addresses.")
     read_file(args.workflow)  # its errors are told before anything starts
     if args.servers:

@@ -18,9 +18,10 @@ def explained(server: str) -> Iterator[None]:
     except PromptInvalid as error:
         raise DevError(refusal(error)) from error
     except (urllib.error.URLError, ConnectionError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
         raise DevError(
-            f"No server answers at {server} ({error}); start ComfyUI or name it with "
-            "--server URL."
+            f"No server answers at {server} ({reason}); start ComfyUI there, or name another "
+            "address."
         ) from error
     except Unexpected as error:
         first_line = str(error).split("\n")[0][:200]

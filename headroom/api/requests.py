@@ -62,7 +62,8 @@ def rescue_request(body: bytes) -> str:
 def estimate_request(body: bytes) -> dict[str, Any]:
     """Read the body of POST /headroom/estimate: a prompt in API format."""
     prompt = _fields(body, "prompt").get("prompt")
-    if not isinstance(prompt, dict) or not prompt:
+    if not isinstance(prompt, dict) or not prompt or not all(
+            isinstance(node, dict) and "class_type" in node for node in prompt.values()):
         raise BadRequest(said(
             "Expected a workflow in API format with nodes in it as `prompt`, but got {given}.",
             given=_shown(prompt)))

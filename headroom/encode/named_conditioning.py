@@ -62,8 +62,8 @@ def file_of(folder: Path, name: Any) -> Path:
     plain = _plain(name)
     if not plain:
         raise NotUsable(said(
-            "Expected `name` to be a file name of at most {letters} letters ({bytes} bytes) "
-            "without folders, but got {given}.",
+            "Save and Load Conditioning expect `name` to be a file name of at most {letters} "
+            "letters ({bytes} bytes) without folders, but got {given}.",
             letters=MAX_NAME, bytes=MAX_NAME_BYTES, given=shown(name)))
     return folder / f"{plain}{SUFFIX}"
 

@@ -1,5 +1,6 @@
 """What NVML reports about NVIDIA cards, without CUDA in this process and for all processes."""
 
+import logging
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
@@ -7,6 +8,8 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 
 from ..base.device import is_started, told
+
+log = logging.getLogger("headroom")
 
 Answer = TypeVar("Answer")
 
@@ -44,6 +47,8 @@ def _nvml() -> Any | None:
     try:
         import pynvml
     except ImportError:
+        log.warning("[Headroom] nvidia-ml-py is missing, so memory of other programs on the card "
+                    "is not known: install this pack's requirements.txt with ComfyUI's Python")
         return None
     try:
         pynvml.nvmlInit()

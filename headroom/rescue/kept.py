@@ -70,6 +70,11 @@ class Kept:
     def __post_init__(self) -> None:
         self.is_queued.set()
 
+    def is_given_up(self, is_known: Callable[[str], bool]) -> bool:
+        """Return whether somebody took the rerun out of ComfyUI's queue before it began."""
+        return (self.rescued_as is not None and self.is_queued.is_set()
+                and not self.has_run_again and not is_known(self.rescued_as))
+
 
 class Rerun(NamedTuple):
     """A rerun that is decided but not yet queued; ComfyUI has validated the outputs."""

@@ -142,8 +142,7 @@ class Rescue:
             kept = self._book.get(prompt_id) or self._from_history(prompt_id)
             if (first := self._book.first(prompt_id)) is not None:
                 raise Refused(words.is_rerun(prompt_id, first.failure.prompt_id))
-            if kept.has_run_again or not kept.is_queued.is_set() or (
-                    self.host.is_known(kept.rescued_as or "")):
+            if kept.rescued_as is not None and not kept.is_given_up(self.host.is_known):
                 raise Refused(words.was_run_again(prompt_id, kept.rescued_as))
             rerun = self._again(kept)
         self._queue(rerun)
@@ -165,9 +164,11 @@ class Rescue:
         running = self._running
         if running is not None and running.prompt_id == prompt_id != self._taken():
             running.is_decided.wait(DECISION_SECONDS)
-        kept = self._book.get(prompt_id)
-        if kept is not None:
+        if (kept := self._book.get(prompt_id)) is not None:
             kept.is_queued.wait(DECISION_SECONDS)
+            with self._deciding:
+                if kept.is_given_up(self.host.is_known):
+                    self._offer(kept)
         return self._book.facts(prompt_id)
 
     # ---------------------------------------------------- the decision
@@ -188,9 +189,13 @@ class Rescue:
             except Refused as error:
                 kept.text = words.cannot_run_again(failure, sentence_of(error))
         else:
-            kept.text = words.runs_again(failure, self._setup(kept).runs, is_offer=True)
+            self._offer(kept)
         self._tell(kept)
         return None
+
+    def _offer(self, kept: Kept) -> None:
+        kept.rescued_as = None  # in case a rerun was queued and deleted
+        kept.text = words.runs_again(kept.failure, self._setup(kept).runs, is_offer=True)
 
     def _again(self, kept: Kept) -> Rerun:
         """Decide on a rerun; `_queue` then queues it. Raises Refused."""

@@ -28,12 +28,18 @@ export function speaker(translations) {
   return Object.assign(t, { said });
 }
 
+/** A locale's language: that of "zh-TW" is "zh". */
+const languageOf = (locale) => String(locale ?? "en").split("-")[0];
+
+/** The words of a locale's language among `i18n`, what packs say by language; null for English. */
+export const wordsOf = (i18n, locale) => (languageOf(locale) === "en" ? null : (i18n[languageOf(locale)] ?? null));
+
 /** What tells the speaker for a locale such as "zh" or "zh-TW"; `i18n` is what packs say, by language. */
 export function speakers(i18n) {
   const english = speaker(null);
   const known = Object.entries(i18n).map(([language, texts]) => [language, texts?.Headroom ? speaker(texts.Headroom) : english]);
   const spoken = Object.fromEntries(known);
-  return (locale) => spoken[String(locale ?? "en").split("-")[0]] ?? english;
+  return (locale) => spoken[languageOf(locale)] ?? english;
 }
 
 /**

@@ -1,7 +1,7 @@
 // What the page says in each language, and what it makes of the server's phrases.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { reportText, speakers } from "../../js/lib/say.js";
+import { reportText, speakers, wordsOf } from "../../js/lib/say.js";
 import { EN, I18N, said, ZH } from "./fixtures.mjs";
 
 const TIDIED = "returned cached and unused memory";
@@ -12,6 +12,11 @@ test("a regional locale speaks its language, an unknown one and a missing transl
   for (const locale of ["ja", "en", undefined]) assert.equal(speakerOf(locale)("Free"), "Free");
   assert.equal(speakers({})("zh")("Free"), "Free");
   assert.equal(speakerOf("zh"), speakerOf("zh"), "one speaker, by which a change of the language is seen");
+});
+
+test("nodes, settings and commands have the words of the same language as the panel", () => {
+  for (const locale of ["zh", "zh-TW"]) assert.equal(wordsOf(I18N, locale), I18N.zh);
+  for (const locale of ["ja", "en", "undefined"]) assert.equal(wordsOf(I18N, locale), null);
 });
 
 test("values that are missing stay visible", () => {

@@ -154,6 +154,18 @@ def test_a_driver_older_than_nvml_or_of_another_version_is_none(monkeypatch):
     nvml._nvml.cache_clear()
 
 
+def test_without_the_module_of_nvml_the_log_says_once_what_is_missing_and_how_to_get_it(
+    monkeypatch, caplog
+):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    nvml._nvml.cache_clear()
+    for _ in range(2):
+        assert nvml.card_name(torch.device("cuda", 0)) is None
+    (line,) = caplog.messages
+    assert "nvidia-ml-py" in line and "requirements.txt" in line
+    nvml._nvml.cache_clear()
+
+
 SCRIPT = f"""
 import sys
 sys.path[:0] = [{str(ROOT)!r}]

@@ -7,6 +7,7 @@ import pytest
 from headroom.api.memory_now import memory_answer
 from headroom.api.requests import (
     BadRequest,
+    estimate_request,
     into_gib_asked,
     offload_request,
     purge_request,
@@ -69,6 +70,12 @@ def test_a_bad_purge_is_refused_with_one_sentence(bad, named):
     sentence = str(caught.value)
     assert named in sentence and sentence.startswith("Expected") and sentence.endswith(".")
     assert len(sentence) < 300 and "\n" not in sentence
+
+
+@pytest.mark.parametrize("given", [None, [], {}, {"1": 5}, {"nodes": [], "links": []}])
+def test_an_estimate_of_what_is_no_prompt_in_api_format_is_refused(given):
+    with pytest.raises(BadRequest, match="in API format"):
+        estimate_request(body(prompt=given))
 
 
 def test_an_offload_names_its_model():

@@ -38,6 +38,9 @@ def test_a_row_is_of_a_known_family_and_only_memory_is_worth_a_rerun(row):
     ("RuntimeError", "MPS backend out of memory (MPS allocated: 17.85 GB, other allocations: "
      "2.41 MiB)", "device", "device"),
     ("IndexError", "pop from empty list", "empty_list", None),
+    ("AttributeError", "'dict' object has no attribute 'get_model_object'", "wrong_wire", None),
+    ("TypeError", "'ModelPatcherDynamic' object is not iterable", "wrong_wire", None),
+    ("AttributeError", "'ControlNet' object has no attribute 'model'", "wrong_wire", None),
     ("NotImplementedError", "Cannot copy out of meta tensor; no data!", "meta", None),
     ("MemoryError", "VBAR OOM", "address_space", None),
     ("MyPackError", "Sorry. It seems you ran out of memory on your GPU.", "device", "device"),
@@ -63,6 +66,8 @@ def test_an_error_is_known_by_class_and_text(kind, text, row_id, where):
 
 def test_an_error_that_nobody_knows_has_no_row():
     assert row_of("ValueError", "mat1 and mat2 shapes cannot be multiplied") is None
+    for owner, name in (("str", "decode"), ("NoneType", "tokenize"), ("VAE", "latent_dim")):
+        assert row_of("AttributeError", f"{owner!r} object has no attribute {name!r}") is None
 
 
 def test_a_flag_is_named_only_where_this_comfyui_has_it():

@@ -1,4 +1,4 @@
-"""A phrase tells its template and values; it is written once, and exactly these are in Chinese."""
+"""A phrase tells its template and values; it is written once, and each language has all of them."""
 
 import ast
 import json
@@ -10,7 +10,8 @@ import pytest
 from headroom.base.said import joined, said, said_json
 
 ROOT = Path(__file__).parents[3]
-CHINESE = json.loads((ROOT / "locales/zh/main.json").read_text("utf-8"))["Headroom"]
+LANGUAGES = {path.parent.name: words["Headroom"] for path in ROOT.glob("locales/*/main.json")
+             if "Headroom" in (words := json.loads(path.read_text("utf-8")))}
 TABLE = json.loads((ROOT / "headroom/base/errors.json").read_text("utf-8"))
 EXPLAINED = {row[what] for row in TABLE["errors"] for what in ("what", "why")} | {
     one["text"] for one in TABLE["do"].values()}
@@ -64,15 +65,17 @@ def placeholders(text):
     return set(re.findall(r"\{(\w+)\}", text))
 
 
-def test_every_phrase_is_there_in_chinese_with_the_same_values():
+@pytest.mark.parametrize("words", LANGUAGES.values(), ids=LANGUAGES)
+def test_every_phrase_is_there_in_each_language_with_the_same_values(words):
     assert len(PYTHON) > 180 and len(IN_SCRIPTS) > 100
-    assert not TEMPLATES - set(CHINESE)
-    assert not [text for text, chinese in CHINESE.items()
-                if placeholders(text) != placeholders(chinese)]
+    assert not TEMPLATES - set(words)
+    assert not [text for text, translated in words.items()
+                if placeholders(text) != placeholders(translated)]
 
 
-def test_no_translation_is_left_without_a_phrase():
-    assert not set(CHINESE) - TEMPLATES
+@pytest.mark.parametrize("words", LANGUAGES.values(), ids=LANGUAGES)
+def test_no_translation_is_left_without_a_phrase(words):
+    assert not set(words) - TEMPLATES
 
 
 def test_a_phrase_of_the_server_gets_every_value_that_it_names():

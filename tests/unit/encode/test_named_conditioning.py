@@ -101,7 +101,7 @@ def test_a_workflow_without_a_text_encoder_has_none_to_compare(host):
     "half \ud83d", "a\x7f",
 ])
 def test_a_name_that_cannot_be_a_file_name_is_refused_with_one_sentence(tmp_path, name):
-    with pytest.raises(NotUsable, match="Expected `name` to be a file name") as refused:
+    with pytest.raises(NotUsable, match="Conditioning expect `name` to be a file name") as refused:
         file_of(tmp_path, name)
     assert len(str(refused.value)) < 200 and "\n" not in str(refused.value)
 

@@ -60,9 +60,13 @@ def test_while_finished_outputs_go_to_disk_other_decisions_are_made_and_no_secon
     assert disk.seen == [True] and bench.rescue.facts("a")["rescued_as"] == bench.only_queued[1]
 
 
-def test_a_rerun_that_was_deleted_before_it_ran_can_be_asked_for_again(bench):
+def test_a_rerun_that_was_deleted_before_it_ran_is_offered_and_can_be_asked_for_again(bench):
     bench.fail()
+    assert "It runs again" in bench.rescue.facts("a")["failure"]["text"]
     bench.host.queued.clear()
+    told = bench.rescue.facts("a")
+    assert told["rescued_as"] is None and told["failure"]["can_rescue"]
+    assert "It can run again" in told["failure"]["text"]
     assert bench.rescue.ask("a")["prompt_id"] == bench.only_queued[1]
 
 

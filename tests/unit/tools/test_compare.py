@@ -84,8 +84,8 @@ def test_a_side_without_a_verdict_is_named_with_its_reason(tried, tmp_path):
         tried({"--lowvram": answer("resident", [])}, "--a", ",--wrong", "--b", ",--lowvram")
 
 
-@pytest.mark.parametrize("words", [[], ["--a", ""], ["--servers", "http://a", "http://b",
-                                                    "--a", "", "--b", ""]])
+@pytest.mark.parametrize("words", [[], ["--a", ""], ["--servers", "http://a", "http://a"],
+                                   ["--servers", "http://a", "http://b", "--a", "", "--b", ""]])
 def test_two_different_sides_are_needed_to_compare(tried, words):
     with pytest.raises(DevError, match="Give two sides to compare"):
         tried({"": answer("resident", [])}, *words)
