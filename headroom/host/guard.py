@@ -110,12 +110,17 @@ def wire_type_of(value: Any) -> str | None:
 def wrap_model(patcher: Any, key: str, wrappers: dict[str, Callable[..., Any]]) -> Any:
     """Return a clone of `patcher` with exactly these wrappers under `key`.
 
-    ComfyUI appends wrappers, so those of the source under this key are removed first.
+    ComfyUI appends wrappers, so those of the source under this key are removed first. Ours is the
+    first around a sampling: what others begin anew with each sampling, such as EasyCache, they
+    begin anew when it starts again.
     """
     clone = patcher.clone()
     for kind, wrapper in wrappers.items():
         clone.remove_wrappers_with_key(kind, key)
         clone.add_wrapper_with_key(kind, key, wrapper)
+    around = clone.wrappers[WrappersMP.OUTER_SAMPLE]
+    for other in [name for name in around if name != key]:
+        around[other] = around.pop(other)
     return clone
 
 
