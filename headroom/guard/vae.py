@@ -18,6 +18,7 @@ from .tiles import fewer_images, images_words, smaller_tile, tile_count
 from .vae_call import (
     MOST_OVERLAP,
     can_rely_on_estimate,
+    in_a_step,
     in_tiles,
     owns_tiling,
     takes_tiles,
@@ -52,8 +53,10 @@ class _Method(GuardedMethod):
 
     def __call__(self, value: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """value: latents (B, C, ...) or pixels (B, ..., channels)."""
-        if is_recovering() or self.name.endswith("tiled") and self.own is not None:
+        if self.name.endswith("tiled") and (self.own is not None or is_recovering()):
             return self.unguarded(value, *args, **kwargs)
+        if is_recovering():
+            return in_a_step(_VAECall(self, value, args, kwargs), self, value, *args, **kwargs)
         return recover(_VAECall(self, value, args, kwargs), self.options)
 
 

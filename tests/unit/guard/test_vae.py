@@ -8,6 +8,7 @@ from support.shortages import GPU
 
 from headroom.base.device import MIB
 from headroom.guard import weights
+from headroom.guard.attempt import guarding
 from headroom.guard.call import GuardOptions, Plan
 from headroom.guard.errors import OomGuardError, requested_bytes, where_of
 from headroom.guard.lack import Lack
@@ -200,3 +201,13 @@ def test_tiles_of_an_encoding_get_its_arguments_about_the_batch(call):
     vae = VAE(Doubling(fails=4))  # until only tiles are left
     call(guard_vae(vae, GuardOptions()), torch.zeros(3, 256, 256, 3))
     assert vae.asked and all(one["not_video"] is True and one["tile_x"] for one in vae.asked)
+
+
+def test_in_a_guarded_step_a_vae_is_attempted_whole_once_more_before_comfyui_makes_tiles():
+    """A ControlNet of Flux encodes its hint in the first step."""
+    latents = torch.ones(1, 4, 1, 8, 8)
+    with guarding():
+        decoded = guard_vae(VideoVAE(Doubling(fails=1)), GuardOptions()).decode(latents)
+        assert torch.equal(decoded, latents * 2)
+        with pytest.raises(AssertionError, match="not ComfyUI"):
+            guard_vae(VideoVAE(Doubling(fails=2)), GuardOptions()).decode(latents)
