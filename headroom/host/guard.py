@@ -75,10 +75,10 @@ def says_left_out(record: logging.LogRecord) -> bool:
     """Return whether in this line ComfyUI says that it continues without a LoRA or a ControlNet.
 
     Its adapters catch every error while they compute a weight, and so does the code that adds a
-    ControlNet's output; both log it.
+    ControlNet's output, or that extracts a LoRA from a model; all log it.
     """
     adapts_weights = Path(record.pathname).parent.name == "weight_adapter"
-    return adapts_weights or record.funcName == "apply_control"
+    return adapts_weights or record.funcName in ("apply_control", "calc_lora_model")
 
 
 def check_interrupt() -> None:
