@@ -1,10 +1,13 @@
 """Save and restore random state and argument containers, so that a repeated call is the same."""
 
+from types import FunctionType
 from typing import Any
 
 import torch
 
 from ..base import device as devices
+
+_LARGE_BYTES = 64 << 20  # latents are smaller; attention scores, which SAG keeps, are larger
 
 
 class RandomState:
@@ -33,11 +36,13 @@ class Containers:
     """The contents of nested dicts and lists at one moment, which can be put back in place.
 
     A failed call may have added to the options it was given. The objects in the containers are not
-    copied; the containers keep their identity, so whoever refers to one sees it restored.
+    copied; the containers keep their identity, so whoever refers to one sees it restored. So do
+    functions among them, which may keep something from one call to the next (APG of ComfyUI).
     """
 
     def __init__(self, value: dict[str, Any]) -> None:
         self._saved: list[tuple[Any, Any]] = []
+        self._kept: list[tuple[Any, Any]] = []
         pending: list[Any] = [value]
         seen = {id(value)}
         while pending:
@@ -46,7 +51,9 @@ class Containers:
             self._saved.append((container, contents))
             for item in contents.values() if type(contents) is dict else contents:
                 kind = type(item)
-                if (kind is dict or kind is list) and id(item) not in seen:
+                if kind is FunctionType and item.__closure__:
+                    self._kept += [(cell, kept) for cell in item.__closure__ for kept in _in(cell)]
+                elif (kind is dict or kind is list) and id(item) not in seen:
                     seen.add(id(item))
                     pending.append(item)
 
@@ -57,3 +64,17 @@ class Containers:
                 container.update(contents)
             else:
                 container[:] = contents
+        for cell, kept in self._kept:
+            cell.cell_contents = kept
+
+
+def _in(cell: Any) -> list[Any]:
+    """Return what a variable of a function's closure refers to; nothing before it is set.
+
+    Nor a large tensor, which would take the room of the call.
+    """
+    try:
+        kept = cell.cell_contents
+    except ValueError:
+        return []
+    return [] if isinstance(kept, torch.Tensor) and kept.nbytes > _LARGE_BYTES else [kept]

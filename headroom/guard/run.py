@@ -32,6 +32,7 @@ class Run:
         self.guider = guider
         self.picture = picture  # the shape of its latents, before sound is packed with them
         self.plan = Plan()
+        self.keeps_failed_steps = False  # others do: a step is not repeated alone
         self.rows = 0  # the largest batch of the present step
         self.images = 0  # the rows of one conditioning in that batch
         self.smallest = 1  # the fewest rows of a piece that keep the result the same

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from . import lessons, weights
-from .attempt import is_recovering
+from .attempt import guarding, is_recovering
 from .call import GuardOptions
 from .controlnet import with_splitting_controls
 from .recover import recover
@@ -63,10 +63,8 @@ class _Guard:
         call = Sampling(
             self._guard, self._options, run, guider.model_patcher, noise.shape,
             lambda: executor(noise, *args, **kwargs), reset)
-        # Nobody can undo what others kept of a failed step: the whole sampling starts again.
-        are_steps_ours = not self._guard.keeps_failed_steps(guider, KEY)
         try:
-            return recover(call, self._options, is_outer=are_steps_ours)
+            return recover(call, self._options, is_outer=True)
         finally:
             run.end()
 
@@ -79,7 +77,11 @@ class _Guard:
         # A restarted sampling would pass the conditionings that the first start has processed.
         conds = conds if run.conds is None else _copied(run.conds)
         run.conds = _copied(conds)
-        beside = [] if run.guider is None else self._guard.models_beside(run.guider)
+        beside: list[Any] = []
+        if run.guider is not None:
+            # Only now others have added what takes part in the steps.
+            run.keeps_failed_steps = self._guard.keeps_failed_steps(run.guider, KEY)
+            beside = self._guard.models_beside(run.guider)
         run.in_use = [patcher, *beside, *self._guard.additional_models(patcher, conds)]
 
         def load() -> Any:
@@ -110,6 +112,10 @@ class _Guard:
         run.start_step()
         if is_recovering() or _is_training():
             return executor(x, timestep, options, *args, **kwargs)
+        if run.keeps_failed_steps:
+            # Nobody can undo what others kept of a failed step: the whole sampling starts again.
+            with guarding():
+                return executor(x, timestep, options, *args, **kwargs)
         state, containers = RandomState(), Containers(options)
         footprints: list[Footprint] = []
 

@@ -19,6 +19,7 @@ from .vae_call import (
     MOST_OVERLAP,
     can_cut_time,
     can_rely_on_estimate,
+    in_a_step,
     in_tiles,
     latent_side,
     takes_tiles,
@@ -53,10 +54,11 @@ class _Method(GuardedMethod):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The first argument: latents (B, C, ...) or pixels (B, ..., channels)."""
-        args = self.placed(args, kwargs)
-        if not args or is_recovering() or self.name.endswith("tiled") and self.own is not None:
+        args, is_nested = self.placed(args, kwargs), is_recovering()
+        if not args or self.name.endswith("tiled") and (self.own is not None or is_nested):
             return self.unguarded(*args, **kwargs)
-        return recover(_VAECall(self, args[0], args[1:], kwargs), self.options)
+        call = _VAECall(self, args[0], args[1:], kwargs)
+        return in_a_step(call, self, *args, **kwargs) if is_nested else recover(call, self.options)
 
 
 class _VAECall(Call[torch.Tensor]):

@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 
+from ..host.adapter import return_cache
 from . import sound
+from .attempt import Done, attempt_once
 from .call import Plan
 from .copies import GuardedMethod, class_method, plain_copy
 from .errors import CANDIDATES, TORCH_OOM, NotBegunError, is_out_of_memory
@@ -97,6 +99,20 @@ def whole(
         raise watched.error or _before_it_computed(work, method.name, part, call)
 
     return joined_images([one(part) for part in images_apart(value, plan.parts)])
+
+
+def in_a_step(call: Any, method: GuardedMethod, *args: Any, **kwargs: Any) -> Any:
+    """Return the result of a call in a step of a guarded sampling, which handles failures.
+
+    ComfyUI makes tiles after the first failure and nobody hears of it. So the whole is attempted
+    once more before.
+    """
+    outcome = attempt_once(lambda: call.run(Plan()))
+    if isinstance(outcome, Done):
+        return outcome.result
+    return_cache()
+    call.reset()
+    return method.unguarded(*args, **kwargs)
 
 
 def _before_it_computed(vae: Any, name: str, part: torch.Tensor, call: Any) -> Exception:

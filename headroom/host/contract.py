@@ -65,7 +65,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy.model_patcher.ModelPatcher": (
             "model_options", "object_patches", "injections", "clone()", "cleanup()",
             "clean_hooks()", "model_dtype()", "partially_unload(_, _)",
-            "add_wrapper_with_key(_, _, _)", "remove_wrappers_with_key(_, _)",
+            "add_wrapper_with_key(_, _, _)", "remove_wrappers_with_key(_, _)", "wrappers",
             "get_nested_additional_models()", "model_patches_models()", "model_patches_to(_)",
         ),
         "comfy.model_base.BaseModel": (

@@ -29,6 +29,7 @@ from .sampling import (
     picture_size,
     reset_conditioning,
     start_sampling,
+    wrap_model,
 )
 from .streaming import (
     buffers_bytes,
@@ -45,6 +46,7 @@ __all__ = [
     "additional_models", "buffers_bytes", "buffers_needed_bytes", "end_sampling", "estimated_bytes",
     "forget_half_casts", "keeps_failed_steps", "has_half_pages", "make_buffers", "picture_size",
     "recording_paused", "reset_conditioning", "settle_streaming", "start_sampling",
+    "wrap_model",
 ]
 
 _CPU = torch.device("cpu")
@@ -75,10 +77,10 @@ def says_left_out(record: logging.LogRecord) -> bool:
     """Return whether in this line ComfyUI says that it continues without a LoRA or a ControlNet.
 
     Its adapters catch every error while they compute a weight, and so does the code that adds a
-    ControlNet's output; both log it.
+    ControlNet's output, or that extracts a LoRA from a model; all log it.
     """
     adapts_weights = Path(record.pathname).parent.name == "weight_adapter"
-    return adapts_weights or record.funcName == "apply_control"
+    return adapts_weights or record.funcName in ("apply_control", "calc_lora_model")
 
 
 def check_interrupt() -> None:
@@ -105,18 +107,6 @@ def wire_type_of(value: Any) -> str | None:
 
 
 # ---------------------------------------------------------------- wrappers
-
-
-def wrap_model(patcher: Any, key: str, wrappers: dict[str, Callable[..., Any]]) -> Any:
-    """Return a clone of `patcher` with exactly these wrappers under `key`.
-
-    ComfyUI appends wrappers, so those of the source under this key are removed first.
-    """
-    clone = patcher.clone()
-    for kind, wrapper in wrappers.items():
-        clone.remove_wrappers_with_key(kind, key)
-        clone.add_wrapper_with_key(kind, key, wrapper)
-    return clone
 
 
 def foreign_wrappers(transformer_options: dict[str, Any], key: str) -> bool:

@@ -3,7 +3,7 @@
 And whether a failed step can be repeated alone.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import comfy.sampler_helpers
@@ -23,6 +23,23 @@ _FUNCTIONS = ("model_function_wrapper", "sampler_cfg_function", "sampler_pre_cfg
               "denoise_mask_function", "context_handler")
 _STATELESS = ("comfy", "comfy_extras", "comfy_api", "torch", __name__.rpartition(".host")[0])
 _STATELESS_WRAPPERS = ("comfy", "comfy_api")  # not comfy_extras: it has a step cache
+
+
+def wrap_model(patcher: Any, key: str, wrappers: dict[str, Callable[..., Any]]) -> Any:
+    """Return a clone of `patcher` with exactly these wrappers under `key`.
+
+    ComfyUI appends wrappers, so those of the source under this key are removed first. Ours is the
+    first around a sampling: what others begin anew with each sampling, such as EasyCache, they
+    begin anew when it starts again.
+    """
+    clone = patcher.clone()
+    for kind, wrapper in wrappers.items():
+        clone.remove_wrappers_with_key(kind, key)
+        clone.add_wrapper_with_key(kind, key, wrapper)
+    around = clone.wrappers[WrappersMP.OUTER_SAMPLE]
+    for other in [name for name in around if name != key]:
+        around[other] = around.pop(other)
+    return clone
 
 
 def estimated_bytes(model: Any, shape: Sequence[int]) -> float:

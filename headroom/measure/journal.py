@@ -15,7 +15,7 @@ from ..host.adapter import current_host
 log = logging.getLogger("headroom")
 LEFT_OUT = said(
     "ComfyUI continued without a part of a LoRA or ControlNet, so the result is wrong; OOM Guard "
-    "would have repeated the call"
+    "repeats such a call of a sampling or a text encoder"
 )
 
 _OUTCOMES = {None: "trying again", True: "recovered", False: "not enough yet"}

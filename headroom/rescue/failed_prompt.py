@@ -66,7 +66,9 @@ class FailedPrompt:
     finished: frozenset[str]
     wrong: frozenset[str] = frozenset()  # finished, but without a part of their work
     marks: Mapping[str, Any] = field(default_factory=dict)  # each node's own mark of change
-    looped: frozenset[str] = frozenset()  # finished in some turns of a loop, with other ids
+    # What finished under an id of its own, such as a turn of a loop: which node of the prompt
+    # created it, and which node on the canvas it is.
+    created: frozenset[tuple[str, str]] = frozenset()
     is_stop: bool = False  # interrupted by us before RAM ran out
 
     @property
@@ -111,20 +113,25 @@ def failure_of(
         return None
     number, prompt_id, prompt, extra_data, outputs = entry["prompt"][:5]
     cached = frozenset(map(str, messages.get("execution_cached", {}).get("nodes") or []))
-    # A node from expansion belongs to the one whose id is before the dot.
-    own = [one if one in prompt else one.partition(".")[0] for one in left_out]
+    own = [one if one in prompt else _maker(one) for one in left_out]
     wrong = tainted(Graph(prompt), own, cached)
     found = _raised(error, heard, prompt)
     if found is None:
         return None
     ran = executed(entry)
     finished = (cached | ran) - wrong - {found["node_id"]}
-    looped = frozenset((shown or {}).get(one, one) for one in ran) & frozenset(prompt)
+    created = frozenset((_maker(one), (shown or {}).get(one, one)) for one in ran
+                        if one not in prompt)
     return FailedPrompt(
         prompt_id=str(prompt_id), number=number, prompt=prompt, extra_data=extra_data,
         outputs=tuple(outputs), finished=finished, wrong=wrong, marks=marks or {},
-        looped=looped - ran, **found,
+        created=created, **found,
     )
+
+
+def _maker(created: str) -> str:
+    """Return the node of the prompt that created another one by expansion."""
+    return created.partition(".")[0]
 
 
 def row_of_entry(entry: Mapping[str, Any]) -> Row | None:

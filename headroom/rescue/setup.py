@@ -78,9 +78,11 @@ def what_runs(
     marks as they are now; None if they could not be read.
     """
     runs = _needed(graph, outputs, cached)
-    turns = frozenset(one for one in failure.looped & runs if _turns_are_kept(failure, graph, one))
+    created = frozenset(one for maker, one in failure.created if maker in runs)
+    turns = frozenset(one for one in created & set(graph.nodes)
+                      if _turns_are_kept(failure, graph, one))
     again = [node_id for node_id, _ in failure.prompt.items()
-             if node_id in runs & (failure.finished | (failure.looped - turns))]
+             if node_id in (runs & failure.finished) | (created - turns)]
     differing = [node_id for node_id in again if _may_differ(failure, node_id, marks)]
     is_everything = bool(again) and not cached
     return WhatRuns(tuple(again), tuple(differing), is_everything, marks is not None,

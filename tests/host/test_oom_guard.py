@@ -152,13 +152,18 @@ def test_a_custom_sampler_recovers_and_splits(gpu, guider):
                                 stride=10_000, sampler="dpmpp_2m_sde", **IN_STEPS))
 
 
-def test_a_failed_step_beside_a_step_cache_of_another_pack_gives_the_same_bits(gpu):
+@pytest.mark.parametrize(("node", "settings", "part"), [
+    ("WorldStepCache", {"threshold": 0.01}, {"steps": 3, "first": 400, "stride": 150}),
+    ("EasyCache", {"reuse_threshold": 0.2, "start_percent": 0.0, "end_percent": 1.0,
+                   "verbose": False}, {"steps": 6, "first": 961, "stride": 250}),
+])
+def test_a_failed_step_beside_a_step_cache_gives_the_same_bits(gpu, node, settings, part):
     """The cache has stored what the failed step saw, and would answer its repetition."""
 
     def cached(graph, loader, wires):
-        return {"model": graph.add("WorldStepCache", model=wires["model"], threshold=0.01)}
+        return {"model": graph.add(node, model=wires["model"], **settings)}
 
-    answer = sweep_sampling(gpu, cached, steps=3, first=400, stride=150, sampler="euler")
+    answer = sweep_sampling(gpu, cached, sampler="euler", **part)
     assert_same_bits(answer, least=3)
 
 

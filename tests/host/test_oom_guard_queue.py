@@ -126,6 +126,7 @@ def test_8_interrupts_during_recoveries_leave_the_host_as_it_was(gpu):
 @pytest.mark.parametrize(("node", "failures", "words"), [
     ("OomLoraLeftOut", 2, "first"),
     ("OomControlLeftOut", 1, "control could not be applied"),
+    ("OomExtractLeftOut", 1, "Could not generate lora weights"),
 ])
 def test_parts_that_comfyui_leaves_out_without_a_guard_are_told_once_for_the_node(
     gpu, node, failures, words

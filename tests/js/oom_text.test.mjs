@@ -13,7 +13,7 @@ test("an attempt of the guard is told with what it did and freed", () => {
 });
 
 test("where nobody recovers the result is called what it is: not what was asked for", () => {
-  const leftOut = said("ComfyUI continued without a part of a LoRA or ControlNet, so the result is wrong; OOM Guard would have repeated the call");
+  const leftOut = said("ComfyUI continued without a part of a LoRA or ControlNet, so the result is wrong; OOM Guard repeats such a call of a sampling or a text encoder");
   const entry = { ...attempt, attempt: 0, freed_mib: 0, action: leftOut.template, said: leftOut };
   assert.equal(oomText(entry, "KSampler #3", EN), `KSampler #3: ${leftOut.template}`);
   assert.match(oomText(entry, "KSampler #3", ZH), /^KSampler #3: ComfyUI 略过了/);

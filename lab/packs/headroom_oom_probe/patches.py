@@ -117,3 +117,20 @@ class OomControlLeftOut(ProbeNode):
         result = unet.apply_control(hidden, {"middle": [_Unaddable()]}, "middle")
         answer = {"failed": 1, "patched": bool(result.any())}
         return {"ui": {"text": [json.dumps(answer)]}}
+
+
+class OomExtractLeftOut(ProbeNode):
+    """ComfyUI extracts a LoRA of one weight, and memory runs out in that."""
+
+    def run(self):
+        from comfy_extras.nodes_lora_extract import LORAType, calc_lora_model
+
+        layer = torch.nn.Sequential(comfy.ops.disable_weight_init.Linear(8, 8, bias=False))
+        torch.nn.init.ones_(layer[0].weight)
+        patcher = comfy.model_patcher.ModelPatcher(
+            layer, mm.get_torch_device(), torch.device("cpu"))
+        mm.load_models_gpu([patcher])
+        fault(at=3)
+        found = calc_lora_model(patcher, 4, "", "lora.", {}, LORAType.STANDARD)
+        answer = {"failed": disarm().failed, "patched": bool(found)}
+        return {"ui": {"text": [json.dumps(answer)]}}

@@ -35,3 +35,20 @@ def test_containers_that_contain_themselves_are_saved_once():
     options["a"] = 2
     saved.restore()
     assert options["a"] == 1
+
+
+def test_what_functions_in_the_options_keep_from_call_to_call_is_put_back():
+    """As APG of ComfyUI does with its running average."""
+    average, never_set = 0, None
+    del never_set
+
+    def add(value):
+        nonlocal average, never_set
+        average += value
+        never_set = value
+        return average
+
+    containers = Containers({"sampler_pre_cfg_function": [add]})
+    assert add(2) == 2
+    containers.restore()
+    assert add(3) == 3

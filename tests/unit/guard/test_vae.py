@@ -8,6 +8,7 @@ from support.shortages import GPU
 
 from headroom.base.device import MIB
 from headroom.guard import weights
+from headroom.guard.attempt import guarding
 from headroom.guard.call import GuardOptions, Plan
 from headroom.guard.errors import OomGuardError, requested_bytes, where_of
 from headroom.guard.lack import Lack
@@ -227,7 +228,6 @@ def test_tiles_of_an_encoding_get_its_arguments_about_the_batch(call):
 
 
 def test_what_was_learned_from_images_is_not_used_for_a_video_of_their_size():
-    """Of images ComfyUI may encode one at a time; a video would lose its frames."""
     pixels = torch.zeros(9, 64, 64, 3)
     images, video = (a_call(VAE(), pixels, "encode", not_video=is_not) for is_not in (True, False))
     assert images.key != video.key == a_call(VAE(), pixels, "encode", not_video=False).key
@@ -239,3 +239,12 @@ def test_what_is_decoded_or_encoded_may_be_named():
     assert guarded.encode(not_video=True, pixel_samples=x).equal(x * 2)
     with pytest.raises(TypeError, match="samples_in"):
         guarded.decode()
+
+
+def test_in_a_guarded_step_a_vae_is_attempted_whole_once_more_before_comfyui_makes_tiles():
+    latents = torch.ones(1, 4, 1, 8, 8)  # a ControlNet of Flux encodes its hint in the first step
+    with guarding():
+        decoded = guard_vae(VideoVAE(Doubling(fails=1)), GuardOptions()).decode(latents)
+        assert torch.equal(decoded, latents * 2)
+        with pytest.raises(AssertionError, match="not ComfyUI"):
+            guard_vae(VideoVAE(Doubling(fails=2)), GuardOptions()).decode(latents)

@@ -77,3 +77,16 @@ def test_a_loop_of_another_pack_whose_first_turn_is_in_the_cache_is_guarded_wher
     prompt = bench.only_queued[2]
     assert prompt["2"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
     assert prompt["3"]["inputs"]["vae"] == ["headroom-guard-1-1", 0]
+
+
+def test_later_turns_of_a_loop_of_another_pack_are_said_to_run_again(bench):
+    """They ran under other ids, and ComfyUI's cache has them under none that the rerun asks for."""
+    prompt = {**PROMPT, "close": {"class_type": "Close", "inputs": {"value": ["3", 0]}},
+              "4": {**PROMPT["4"], "inputs": {"images": ["close", 0]}}}
+    bench.host.failing = "close.0.0.3"
+    bench.host.shown = {"close.0.0.2": "2", "close.0.0.3": "3"}
+    bench.host.cached = Cached(frozenset({"1", "2", "3"}), {})
+    bench.begin(prompt=prompt)
+    bench.end(failed="close", executed=("1", "2", "3", "close.0.0.2"))
+    [(_, data, _)] = bench.host.events
+    assert data["failure"]["text"].endswith("except for Hi-res (node 2).")
