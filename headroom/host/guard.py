@@ -74,11 +74,11 @@ def is_host_oom(error: BaseException) -> bool:
 def says_left_out(record: logging.LogRecord) -> bool:
     """Return whether in this line ComfyUI says that it continues without a LoRA or a ControlNet.
 
-    Its adapters catch every error while they compute a weight, and so does the code that adds a
-    ControlNet's output, or that extracts a LoRA from a model; all log it.
+    Its adapters catch and log every error while they compute a weight. So does what adds a
+    ControlNet's output or extracts a LoRA.
     """
-    adapts_weights = Path(record.pathname).parent.name == "weight_adapter"
-    return adapts_weights or record.funcName in ("apply_control", "calc_lora_model")
+    is_adapter = Path(record.pathname).parent.name == "weight_adapter"
+    return is_adapter or record.funcName in ("apply_control", "calc_lora_model")
 
 
 def check_interrupt() -> None:
@@ -111,15 +111,14 @@ def wrap_model(patcher: Any, key: str, wrappers: dict[str, Callable[..., Any]]) 
     """Return a clone of `patcher` with exactly these wrappers under `key`.
 
     ComfyUI appends wrappers, so those of the source under this key are removed first. Ours is the
-    first around a sampling: what others begin anew with each sampling, such as EasyCache, they
-    begin anew when it starts again.
+    first around a sampling: if that starts again, EasyCache's cache begins anew.
     """
     clone = patcher.clone()
     for kind, wrapper in wrappers.items():
         clone.remove_wrappers_with_key(kind, key)
         clone.add_wrapper_with_key(kind, key, wrapper)
     around = clone.wrappers[WrappersMP.OUTER_SAMPLE]
-    for other in [name for name in around if name != key]:
+    for other in list(around)[:-1]:
         around[other] = around.pop(other)
     return clone
 
@@ -217,9 +216,6 @@ def models_beside(guider: Any) -> list[Any]:
             and one is not guider.model_patcher and host.entries_of([one])]
 
 
-# ---------------------------------------------------------------- text encoders
-
-
 def clip_on_cpu(clip: Any) -> Any | None:
     """Return a clone of a CLIP that encodes on the CPU; None if ComfyUI cannot make one.
 
@@ -238,9 +234,6 @@ def clip_on_cpu(clip: Any) -> Any | None:
         return clone
     clone = select.execute(clip, "cpu").args[0]
     return clone if clone.patcher.load_device.type == "cpu" else None
-
-
-# ---------------------------------------------------------------- tiles
 
 
 def tiled_scale(
