@@ -149,9 +149,9 @@ def test_the_items_of_a_list_do_not_overwrite_each_other(client, shared):
 
 @pytest.mark.parametrize("name", ["../../evil", "", "a/b"])
 def test_a_name_that_leaves_the_folder_is_one_sentence(client, name):
-    with pytest.raises(PromptFailed, match="Expected `name` to be a file name"):
+    with pytest.raises(PromptFailed, match="expect `name` to be a file name"):
         client.run(saving(name)[0].prompt)
-    with pytest.raises(PromptInvalid, match="Expected `name` to be a file name"):
+    with pytest.raises(PromptInvalid, match="expect `name` to be a file name"):
         client.run(loading(name)[0].prompt)
 
 
