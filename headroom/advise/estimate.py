@@ -14,6 +14,7 @@ from ..base.node_types import kinds
 from ..base.prompt_node import constants, is_link, is_model_name, strings
 from ..base.said import Said, said, said_json
 from ..base.weights_file import Weights, weights_of
+from ..host.reserve import left_bytes
 from ..measure.snapshot import DeviceMemory
 from ..sizes.text import parse_sizes
 from .fits import USABLE
@@ -85,7 +86,7 @@ def estimate(graph: Graph, like: tuple[str, Json] | None, device: DeviceMemory |
     low, high, basis = _measured(like[1]) if like is not None else _by_headers(models, size)
     total = None if device is None else device.total_bytes
     room = None if device is None or total is None else min(
-        total - max(device.other_bytes or 0, round((1 - USABLE) * total)),
+        total - max(left_bytes(device.other_bytes or 0), round((1 - USABLE) * total)),
         total if device.ceiling is None else device.ceiling.limit_bytes)
     failed = like is not None and like[1]["at_least"]
     known = like is not None or bool(models) and not missing

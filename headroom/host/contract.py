@@ -52,7 +52,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
             "?get_simple_vram_headroom()", "?set_simple_vram_headroom(_)", "?lib", "?init()",
             "?init(simple_vram_headroom=_)", "?init(nvml_pressure=_)",
         ),
-        "comfy.cli_args.args": ("?reserve_vram", "?disable_nvml_pressure"),
+        "comfy.cli_args.args": ("?reserve_vram", "?vram_headroom", "?disable_nvml_pressure"),
     },
     "sorter": {"comfy_execution.graph_utils": ("ExecutionBlocker(_)",)},
     "guard": {

@@ -38,6 +38,17 @@ def reserve_bytes() -> int | None:
     return int(get()) if get is not None else _wanted_bytes()
 
 
+def left_bytes(others_bytes: int) -> int:
+    """Return the VRAM that ComfyUI leaves unused beside others which use `others_bytes` now.
+
+    Its flags say it in GiB. What dynamic VRAM leaves may be used by others; the value of
+    --vram-headroom stays free beside them, and so does that of --reserve-vram without dynamic VRAM.
+    """
+    if not has_dynamic_vram():
+        return others_bytes + _flag_bytes("reserve_vram")
+    return max(others_bytes, reserve_bytes() or 0) + _flag_bytes("vram_headroom")
+
+
 def set_reserve_bytes(wanted_bytes: int) -> int | None:
     """Leave `wanted_bytes` to others from now on; return what is in effect, None as above."""
     return reserve_bytes() if _wish("others", wanted_bytes) else None
@@ -58,8 +69,7 @@ def _wish(whose: str, wanted_bytes: int) -> bool:
 
 def _wanted_bytes() -> int:
     """Return the larger wish; without one for others, the value ComfyUI was started with counts."""
-    started_with = getattr(_flags(), "reserve_vram", None) or 0
-    others = _wishes.get("others", int(started_with * 1024 * MIB))
+    others = _wishes.get("others", _flag_bytes("reserve_vram"))
     return max(LEAST_BYTES, others, _wishes.get("ceiling", 0))
 
 
@@ -82,6 +92,10 @@ def _setter(control: ModuleType) -> Any:
     pressure = not getattr(_flags(), "disable_nvml_pressure", False)
     also = {"nvml_pressure": pressure} if "nvml_pressure" in known else {}
     return lambda wanted: init(simple_vram_headroom=wanted, **also)
+
+
+def _flag_bytes(name: str) -> int:
+    return int((getattr(_flags(), name, None) or 0) * 1024 * MIB)
 
 
 def _flags() -> Any:

@@ -4,6 +4,7 @@ import copy
 import json
 import os
 import struct
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -91,6 +92,20 @@ def test_the_verdict_is_about_what_other_programs_leave_of_this_card(
     registry, mib, other_mib, verdict
 ):
     assert of(PROMPT, registry, card(mib, other_mib))["verdict"] == verdict
+
+
+@pytest.mark.parametrize(("flags", "has_dynamic", "room_mib"), [
+    ({"reserve_vram": 6.0}, False, 24576 - 1024 - 6144),
+    ({"reserve_vram": 6.0}, True, 24576 - 6144),  # others may use it
+    ({"vram_headroom": 6.0}, True, 24576 - 1024 - 6144),
+    ({"vram_headroom": 6.0, "reserve_vram": None}, False, 24576 - 1024),
+])
+def test_what_a_flag_leaves_free_is_no_room(registry, monkeypatch, flags, has_dynamic, room_mib):
+    args = SimpleNamespace(args=SimpleNamespace(**flags))
+    monkeypatch.setitem(sys.modules, "comfy.cli_args", args)
+    monkeypatch.setattr("headroom.host.reserve.has_dynamic_vram", lambda: has_dynamic)
+    monkeypatch.setattr("headroom.host.reserve._control", SimpleNamespace)
+    assert of(PROMPT, registry, card(24576, 1024))["room_mib"] == room_mib
 
 
 def test_a_limit_of_this_server_is_all_the_room_that_there_is(registry):
