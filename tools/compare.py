@@ -21,6 +21,7 @@ from typing import Any
 
 from .address import server_url
 from .client import Client, PromptFailed, failed
+from .comfyui import checked_tree
 from .environment import python_for
 from .errors import DevError
 from .fit import ROOT, cards
@@ -89,6 +90,9 @@ def main(args: argparse.Namespace) -> int:
     else:
         sides = list(dict.fromkeys(
             [args.a, *args.a.each_alone(), args.b, *args.b.each_alone()]))
+        for one in sides:  # a wrong folder is told before a run of minutes starts
+            if one.tree:
+                checked_tree(Path(one.tree))
         answers = {name: dry(one, args) for name, one in zip(names(sides), sides, strict=True)}
         text = of_dry_runs(answers)
     print(json.dumps(answers, indent=1) if args.json else f"\n{text}")

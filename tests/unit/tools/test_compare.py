@@ -74,9 +74,24 @@ def test_several_flags_are_also_tried_one_by_one(tried):
         "no", "flags", "--lowvram", "--reserve-vram", "2", "--lowvram", "--reserve-vram", "2"]
 
 
-def test_two_folders_of_one_name_are_told_apart(tried):
-    shown = tried({"": answer("resident", [])}, "--a", "/old/ComfyUI", "--b", "/new/ComfyUI")
+def comfyui(folder):
+    """A folder that looks like a ComfyUI."""
+    (folder / "comfy").mkdir(parents=True)
+    for name in ("main.py", "nodes.py", "comfy/cli_args.py"):
+        (folder / name).touch()
+    return str(folder)
+
+
+def test_two_folders_of_one_name_are_told_apart(tried, tmp_path):
+    old, new = comfyui(tmp_path / "old" / "ComfyUI"), comfyui(tmp_path / "new" / "ComfyUI")
+    shown = tried({"": answer("resident", [])}, "--a", old, "--b", new)
     assert "old/ComfyUI" in shown and "new/ComfyUI" in shown
+
+
+def test_a_wrong_folder_is_refused_before_the_other_side_runs(tried, tmp_path, capsys):
+    with pytest.raises(DevError, match="is not a ComfyUI folder"):
+        tried({"": answer("resident", [])}, "--a", "", "--b", str(tmp_path))
+    assert "fit" not in capsys.readouterr().err
 
 
 def test_a_side_without_a_verdict_is_named_with_its_reason(tried, tmp_path):
@@ -91,7 +106,9 @@ def test_two_different_sides_are_needed_to_compare(tried, words):
         tried({"": answer("resident", [])}, *words)
 
 
-def test_a_folder_that_is_written_in_two_ways_is_one_side(tried):
+def test_a_folder_that_is_written_in_two_ways_is_one_side(tried, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    comfyui(tmp_path / "ComfyUI")
     shown = tried({"": answer("resident", [])}, "--a", "ComfyUI", "--b", "./ComfyUI/")
     [verdicts] = [line for line in shown.splitlines() if "verdict" in line]
     assert verdicts.split() == ["verdict", "resident"]
