@@ -2,8 +2,8 @@
 
 A call is written as we make it, with `_` for a value and `...` for other arguments; a name alone is
 an attribute. "?" marks what some ComfyUIs lack: headroom/host/ tests for it before use.
-Two calls of one name are its forms in different ComfyUIs. tests/worlds/newer and between have what
-neither of the two ComfyUIs under test has, and where it was seen.
+Two calls of one name are its forms in different ComfyUIs. tests/worlds/releases.json notes what 53
+releases have of it; tests/worlds/newer has what is newer than these, and where it was seen.
 Attributes that objects get when they are created are searched in the code of their class. What a
 user loses without a feature, and which other features depend on it, is in features.py.
 """

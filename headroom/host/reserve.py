@@ -3,7 +3,7 @@
 comfy-aimdo counts what this process has allocated from the driver: pages, and torch's memory as far
 as it comes by cuMemAlloc or cuMemAllocAsync. It frees pages, at the next page fault or allocation,
 before this is more than the card's memory less one value for the process, at least 256 MiB. From
-0.6.0 on comfy_aimdo.control has `set_simple_vram_headroom(bytes)` and its getter; before, `init`
+0.5.3 on comfy_aimdo.control has `set_simple_vram_headroom(bytes)` and its getter; before, `init`
 sets the value if it has run already. (https://github.com/Comfy-Org/comfy-aimdo)
 """
 

@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import releases
 
 from headroom.host import contract
 from tools.server import ComfyServer
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = str(Path(__file__).with_name("moved_host.py"))
-# The shape of files newer than both trees, and of those that neither has any more or yet.
-NEWER, BETWEEN = Path(__file__).parent / "newer", Path(__file__).parent / "between"
+NEWER = Path(__file__).parent / "newer"  # the shape of files newer than both trees
 ASK = """
 import json, sys
 sys.path[:0] = sys.argv[1:]
@@ -73,14 +73,12 @@ def test_each_symbol_that_only_newer_comfyuis_have_costs_no_more_when_it_is_gone
 
 
 def test_the_oldest_and_the_newest_comfyui_have_what_the_table_says(oldest, newest):
-    words = [[sys.executable, "-c", ASK, shapes, Path(contract.__file__).parent]
-             for shapes in (NEWER, BETWEEN)]
-    of_shapes = [json.loads(subprocess.run(each, check=True, capture_output=True).stdout)
-                 for each in words]
+    words = [sys.executable, "-c", ASK, NEWER, Path(contract.__file__).parent]
+    of_newer = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
     assert [each[0][0] for each in (oldest, newest)] == [[], []]
-    nowhere = set.intersection(
-        *map(set, (oldest[0][1], newest[0][1], *of_shapes)))
-    assert not nowhere, "a typing mistake? If neither tree has it: write it into newer/ or between/"
+    nowhere = set(of_newer).intersection(
+        oldest[0][1], newest[0][1], *(releases.lacks(one)[1] for one in releases.versions()))
+    assert not nowhere, "a typing mistake? If no release has it: write it into newer/"
 
 
 def test_a_real_comfyui_is_asked_for_its_flags_and_may_not_know_what_is_free(oldest, newest):
