@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..base.ceiling import ceiling_of
 from ..base.device import MIB, computes_in_bf16, is_started
 from ..base.environment import allocator_words
 from ..base.graph import Prompt
@@ -37,8 +38,11 @@ def case_of(
     models = {held.model.id: held.model for record in records
               for reading in (record.before, record.after) if reading is not None
               for held in reading.models}
+    total, ceiling = run.totals[main], ceiling_of(torch.device(device))
+    if total is not None and ceiling is not None:
+        total = min(total, ceiling.limit_bytes)  # pages of idle models leave at the limit, too
     return Case(prompt, registry, tuple(step for step in steps if step is not None), models,
-                device, run.totals[main], around or Surroundings(), is_guarded=bool(guards))
+                device, total, around or Surroundings(), is_guarded=bool(guards))
 
 
 def _step(record: NodeRecord, main: int, device: str, prompt: Prompt) -> Step | None:

@@ -7,6 +7,7 @@ from support.advice import CLIP, PROMPT, UNET, VAE, Registry
 
 from headroom.advise.about_ram import Server, about_ram
 from headroom.advise.from_run import case_of
+from headroom.base.ceiling import Ceiling
 from headroom.base.graph import Graph
 from headroom.base.node_types import NodeType
 from headroom.host.types import Held, NodeLabel
@@ -96,6 +97,14 @@ def test_frames_that_a_video_decodes_at_once_are_told_by_their_bytes():
     assert frames["node_ids"] == ["8"]
     assert "decodes 121 frames of 1280x720 at once: 1.2 GiB of RAM" in frames["text"]
     assert about_ram(run_of(), server(), Graph(PROMPT, Registry())) == []  # one picture
+
+
+def test_a_run_at_the_limit_of_this_server_had_a_full_device(monkeypatch):
+    monkeypatch.setattr("headroom.advise.from_run.ceiling_of", lambda device: {
+        "cuda:0": Ceiling(100 * MIB, 100 * MIB, 100 * MIB)}[str(device)])
+    case = case_of(run_of(models=(replace(CLIP, is_dynamic=True),)), PROMPT, Registry())
+    [sampling] = [step for step in case.steps if step.node_id == "3"]
+    assert case.total_bytes == 100 * MIB and case.idle(sampling)[CLIP.id].low == 0
 
 
 def test_a_model_that_only_earlier_nodes_use_may_go_to_disk_before_the_next():

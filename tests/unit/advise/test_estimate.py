@@ -105,6 +105,7 @@ def test_what_a_flag_leaves_free_is_no_room(registry, monkeypatch, flags, has_dy
     monkeypatch.setitem(sys.modules, "comfy.cli_args", args)
     monkeypatch.setattr("headroom.host.reserve.has_dynamic_vram", lambda: has_dynamic)
     monkeypatch.setattr("headroom.host.reserve._control", SimpleNamespace)
+    monkeypatch.setattr("headroom.host.reserve._wishes", {})
     assert of(PROMPT, registry, card(24576, 1024))["room_mib"] == room_mib
 
 
