@@ -34,8 +34,8 @@ def test_a_python_without_sqlite_costs_the_kept_queue_and_nothing_else(tmp_path)
     """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("[] None\n", (
-        "[Headroom] the queue is not kept in a file while this fails: this Python was compiled "
-        "without SQLite\n"))
+        f"[Headroom] the queue is not kept in a file in {tmp_path} while this fails: this Python "
+        "was compiled without SQLite\n"))
     assert left.exists()
 
 
