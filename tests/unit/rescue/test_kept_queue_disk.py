@@ -92,7 +92,9 @@ def test_a_file_that_windows_does_not_delete_is_queued_once_and_costs_the_next_s
     assert after._file is not None and after.left()["prompts"] == []
 
 
-def test_a_disk_that_fails_is_one_warning_with_the_folder_and_the_queue_goes_on(tmp_path, caplog, monkeypatch):
+def test_a_disk_that_fails_is_one_warning_with_the_folder_and_the_queue_goes_on(
+    tmp_path, caplog, monkeypatch
+):
     host = FakeQueue([], [item(1, "a")])
     server = KeptQueue(host, tmp_path, "keep")
     monkeypatch.setattr(server._file, "keep", full)
