@@ -4,7 +4,7 @@ import { app } from "../../scripts/app.js";
 import { createApplying } from "./lib/applying.js";
 import { createBadges } from "./lib/badges.js";
 import { createFrontend } from "./lib/frontend.js";
-import { findNode, isOfClass, rootOf, showNode } from "./lib/graph.js";
+import { rootOf, shownNode, showNode } from "./lib/graph.js";
 import { errorMessage, oomMessage } from "./lib/happened.js";
 import { createHttp, finishedRun, messageOf, reasonText } from "./lib/http.js";
 import { createLeftQueue } from "./lib/left_queue.js";
@@ -86,9 +86,9 @@ async function purge() {
 }
 
 function pickNode({ node_id: id, display_node_id: shown, class_type: classType }) {
-  const node = findNode(rootOf(app.canvas.graph), shown ?? id);
   const own = String(shown ?? id) === String(id);
-  if (!node || (own && !isOfClass(node, classType))) {
+  const node = shownNode(rootOf(app.canvas.graph), shown ?? id, own ? classType : null);
+  if (!node) {
     notify("info", "Headroom", words()(WHY.gone, { id: shown ?? id }));
     return;
   }

@@ -119,7 +119,7 @@ def _row(
 
 COLUMNS = {
     results.SIMULATED: ("Simulated GPU", "模拟 GPU"),
-    results.FAKE: ("Real CUDA allocator, fake driver", "真实 CUDA 分配器，伪驱动"),
+    results.FAKE: ("Real CUDA allocator, fake driver", "真实 CUDA 分配器，假驱动"),
 }
 # The name of what was measured on, and what it is not.
 ABOUT = {
@@ -136,7 +136,7 @@ ABOUT = {
     ),
     results.FAKE: (
         ("**Real CUDA allocator on a fake driver** (no real GPU took part)",
-         "**伪驱动上的真实 CUDA 分配器**（没有真实 GPU 参与）"),
+         "**假驱动上的真实 CUDA 分配器**（没有真实 GPU 参与）"),
         (". PyTorch's own allocator and ComfyUI's own memory management run unmodified on a "
          "library that poses as the CUDA driver (`lab/fakecuda/`). Kernels do nothing, so that "
          "seconds say what the program around them takes; bytes are the real ones, without a CUDA "

@@ -73,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def side(text: str) -> Side:
     tree, *flags = text.split(",")
+    flags = [flag for flag in flags if flag]
     if wrong := [flag for flag in flags if not flag.startswith("--")]:
         raise argparse.ArgumentTypeError(
             f"expected a folder, then flags that begin with --, not {wrong[0]!r}")

@@ -219,6 +219,9 @@ def _verdict(low: int, high: int, room: int | None, failed: bool, known: bool) -
     if low <= room and not known:
         return "unknown", said("Not all of its models are known: it needs more than {low_mib}, and "
                                "{room_mib} are available.", low_mib=low / MIB, room_mib=room / MIB)
+    if low > 0.99 * high and high <= room:
+        return "fits", said("It fits: it needs {high_mib}, and {room_mib} are available.",
+                            high_mib=high / MIB, room_mib=room / MIB)
     if high <= room:
         return "fits", said("It fits: it needs {low_mib} to {high_mib}, and {room_mib} are "
                             "available.", **have)

@@ -111,7 +111,8 @@ class KeptQueue:
 
     def _fails(self, error: Exception) -> None:
         if not self._is_told:
-            log.warning("[Headroom] the queue is not kept in a file while this fails: %s", error)
+            log.warning("[Headroom] the queue is not kept in a file in %s while this fails: %s",
+                        self._folder, error)
         self._is_told = True
 
     # ---------------------------------------------------- requests

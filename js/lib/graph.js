@@ -24,6 +24,15 @@ export function isOfClass(node, classType) {
   return classType === null || (node.comfyClass ?? node.type) === classType;
 }
 
+/** The node to show for one that ran: its own, or the old group node that it was in; null for none. */
+export function shownNode(root, executionId, classType) {
+  const node = findNode(root, executionId);
+  if (node && isOfClass(node, classType)) return node;
+  const [holder, inner] = pathOf(executionId);
+  const group = inner === undefined ? null : findNode(root, holder);
+  return group?.type?.startsWith("workflow") ? group : null;
+}
+
 /** The figures of a run for each node on the canvas; inner nodes of several instances add up. */
 export function figuresByNode(root, run) {
   const found = new Map();

@@ -74,7 +74,7 @@ export const COLUMNS = {
 };
 
 /**
- * The run; guards that the server inserted have names in the user's language.
+ * The run; guards that the server inserted have names in the user's language, and stand for the node that they guard.
  * @param {Run} run
  * @param {Say} t
  * @returns {Run}
@@ -82,7 +82,7 @@ export const COLUMNS = {
 export function withGuardsNamed(run, t) {
   const named = (node) => {
     const [, from, slot] = /^headroom-guard-(.+)-(\d+)_*$/.exec(node.node_id) ?? [];
-    return from ? { ...node, title: `${t("OOM Guard")} #${from}.${Number(slot) + 1}` } : node;
+    return from ? { ...node, display_node_id: from, title: `${t("OOM Guard")} #${from}.${Number(slot) + 1}` } : node;
   };
   return { ...run, nodes: run.nodes.map(named) };
 }

@@ -96,7 +96,8 @@ def wheels() -> Path:
     for place in (spec.submodule_search_locations or []) if spec else []:
         if (Path(place) / "cu13" / "include" / "cuda.h").exists():
             return Path(place)
-    raise CannotBuild("the fake CUDA driver needs PyTorch's CUDA 13 wheels beside this Python")
+    raise CannotBuild("the fake CUDA driver needs PyTorch's CUDA 13 wheels, which "
+                      f"{sys.executable} has not: name the Python of your ComfyUI with --python")
 
 
 def _compiler() -> str:

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createBadges } from "../../js/lib/badges.js";
-import { figuresByNode, findNode, rootOf, showNode } from "../../js/lib/graph.js";
+import { figuresByNode, findNode, rootOf, shownNode, showNode } from "../../js/lib/graph.js";
 import { EN, cachedNode, node, run } from "./fixtures.mjs";
 
 function graph(nodes, id = "w1") {
@@ -20,6 +20,16 @@ test("an execution id leads through subgraphs to its node", () => {
   assert.equal(findNode(root, "5"), outer);
   assert.equal(findNode(root, "3:12"), null);
   assert.equal(findNode(root, "99"), null);
+});
+
+test("of a node that ran its own is shown, or the old group node that it was in, and none of another class", () => {
+  const group = { id: 8, type: "workflow>group" };
+  const own = sampler();
+  const root = graph([group, own]);
+  assert.equal(shownNode(root, "8:2", "KSampler"), group);
+  assert.equal(shownNode(root, "3", "KSampler"), own);
+  assert.equal(shownNode(root, "3", "VAEDecode"), null);
+  assert.equal(shownNode(root, "3:2", "KSampler"), null);
 });
 
 test("ids that are texts are found too", () => {

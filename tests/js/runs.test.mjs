@@ -89,9 +89,10 @@ test("only a run with that status is still running", () => {
   assert.deepEqual(["running", "success", "error"].map((status) => isRunning({ status })), [true, false, false]);
 });
 
-test("guards that the server put in are called as the language calls them, by the output they guard", () => {
-  const found = withGuardsNamed(run([node("headroom-guard-1-0", { title: "OOM Guard" }), node("4", { title: "KSampler" })]), ZH);
-  assert.deepEqual(found.nodes.map(({ title }) => title), ["显存不足守护 #1.1", "KSampler"]);
+test("guards that the server put in are called as the language calls them, by the output they guard, and lead to its node", () => {
+  const found = withGuardsNamed(run([node("headroom-guard-5:1-0", { title: "OOM Guard" }), node("4", { title: "KSampler" })]), ZH);
+  assert.deepEqual(found.nodes.map(({ title }) => title), ["显存不足守护 #5:1.1", "KSampler"]);
+  assert.equal(found.nodes[0].display_node_id, "5:1");
 });
 
 test("a run with a loop says what grew with each turn and what was not recorded", () => {

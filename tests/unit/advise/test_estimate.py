@@ -109,6 +109,12 @@ def test_what_a_flag_leaves_free_is_no_room(registry, monkeypatch, flags, has_dy
     assert of(PROMPT, registry, card(24576, 1024))["room_mib"] == room_mib
 
 
+def test_where_a_run_needed_all_that_it_took_the_need_is_one_figure(registry):
+    like = "run", {"smallest_mib": [3000.0, 3001.0], "at_least": False}
+    verdict = texts(of(PROMPT, registry, card(8192), like)).split("\n")[0]
+    assert verdict == "It fits: it needs 3,001.0 MiB, and 7,946.2 MiB are available."
+
+
 def test_a_limit_of_this_server_is_all_the_room_that_there_is(registry):
     limit = Ceiling(2048 * MIB, 2048 * MIB, 2048 * MIB)
     told = of(PROMPT, registry, card(24576, ceiling=limit))

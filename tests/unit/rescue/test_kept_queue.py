@@ -34,8 +34,8 @@ def test_a_python_without_sqlite_costs_the_kept_queue_and_nothing_else(tmp_path)
     """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("[] None\n", (
-        "[Headroom] the queue is not kept in a file while this fails: this Python was compiled "
-        "without SQLite\n"))
+        f"[Headroom] the queue is not kept in a file in {tmp_path} while this fails: this Python "
+        "was compiled without SQLite\n"))
     assert left.exists()
 
 
@@ -107,7 +107,8 @@ def test_a_prompt_that_comfyui_refuses_is_reported_and_can_be_discarded(killed):
 def test_queued_by_itself_what_ran_comes_last_and_only_once(killed, caplog):
     """`a` ends every server that it runs on."""
     second = FakeQueue()
-    killed(FakeQueue([item(1, "a", x=1)], [item(2, "b")]), "resume", next_host=second)._resume()
+    running = killed(FakeQueue([item(1, "a", x=1)], [item(2, "b")]), "resume", next_host=second)
+    running._resume()  # it stays alive: a collected server leaves its file to the third
     assert [one[1] for one in second.waiting] == ["b", "a"]
     [_, again] = second.waiting
     assert again[3] == {"x": 1, "headroom": {RAN_KEY: True}}

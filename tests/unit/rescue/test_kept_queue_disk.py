@@ -92,14 +92,17 @@ def test_a_file_that_windows_does_not_delete_is_queued_once_and_costs_the_next_s
     assert after._file is not None and after.left()["prompts"] == []
 
 
-def test_a_disk_that_fails_is_one_warning_and_the_queue_goes_on(tmp_path, caplog, monkeypatch):
+def test_a_disk_that_fails_is_one_warning_with_the_folder_and_the_queue_goes_on(
+    tmp_path, caplog, monkeypatch
+):
     host = FakeQueue([], [item(1, "a")])
     server = KeptQueue(host, tmp_path, "keep")
     monkeypatch.setattr(server._file, "keep", full)
     server.changed()
     server.changed()
     [record] = caplog.records
-    assert "not kept in a file" in record.getMessage() and "disk is full" in record.getMessage()
+    assert f"not kept in a file in {tmp_path} " in record.getMessage()
+    assert "disk is full" in record.getMessage()
 
 
 def test_after_a_disk_that_was_full_for_a_while_only_what_has_not_ended_is_left(

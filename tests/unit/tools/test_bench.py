@@ -131,7 +131,7 @@ def test_a_table_of_the_simulated_gpu_says_so_plainly(folder, say, words):
 
 @pytest.mark.parametrize(("say", "column"), [
     (english, "| Simulated GPU | Real CUDA allocator, fake driver |"),
-    (chinese, "| 模拟 GPU | 真实 CUDA 分配器，伪驱动 |"),
+    (chinese, "| 模拟 GPU | 真实 CUDA 分配器，假驱动 |"),
 ])
 def test_the_fake_driver_has_a_column_beside_the_simulated_gpu(folder, say, column):
     write(folder, "2026-01-01", encode_loop=ENCODE_LOOP)

@@ -119,6 +119,10 @@ def test_a_word_that_is_no_flag_is_refused():
         compare.side("ComfyUI,lowvram")
 
 
+def test_a_comma_without_a_flag_is_the_clones_own_comfyui_as_it_is():
+    assert compare.side(",") == compare.side("") == compare.Side("", ())
+
+
 def test_two_servers_are_compared_by_their_records():
     def run(seconds, **more):
         return {"status": "success", "seconds": seconds, "peak_vram_mib": 100.0, "oom": [],

@@ -15,6 +15,7 @@ from tools.fit import amount, capability
 from tools.fit import cards as parse_cards
 from tools.fit_run import PLAIN, Fit, Trial
 from tools.fit_verdict import Node, Verdict, nodes_of, verdict
+from tools.lab import fake_cuda
 
 MIB = 1 << 20
 ASYNC = ("Allocation on device 0 would exceed allowed memory. (out of memory)\n"
@@ -32,6 +33,14 @@ def test_where_a_dry_run_is_not_possible_one_sentence_says_so_before_anything_is
     (tmp_path / "w.json").write_text("{}")
     with pytest.raises(DevError, match=r"^A dry run is not possible here: .*64-bit Linux"):
         fit.main(argparse.Namespace(workflow=tmp_path / "w.json"))
+
+
+def test_a_python_without_pytorch_is_named_with_the_option_that_names_another(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr("shutil.which", lambda name: name)
+    told = fake_cuda().why_not()
+    assert sys.executable in told and "--python" in told
 
 
 @pytest.mark.parametrize("steps, text", [
