@@ -4,7 +4,6 @@ import copy
 import json
 import os
 import struct
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -97,15 +96,12 @@ def test_the_verdict_is_about_what_other_programs_leave_of_this_card(
 @pytest.mark.parametrize(("flags", "has_dynamic", "room_mib"), [
     ({"reserve_vram": 6.0}, False, 24576 - 1024 - 6144),
     ({"reserve_vram": 6.0}, True, 24576 - 6144),  # others may use it
-    ({"vram_headroom": 6.0}, True, 24576 - 1024 - 6144),
-    ({"vram_headroom": 6.0, "reserve_vram": None}, False, 24576 - 1024),
+    ({"vram_headroom": 6.0}, True, 24576 - 1024 - 6144), ({"vram_headroom": 6.0}, False, 23552),
 ])
 def test_what_a_flag_leaves_free_is_no_room(registry, monkeypatch, flags, has_dynamic, room_mib):
-    args = SimpleNamespace(args=SimpleNamespace(**flags))
-    monkeypatch.setitem(sys.modules, "comfy.cli_args", args)
-    monkeypatch.setattr("headroom.host.reserve.has_dynamic_vram", lambda: has_dynamic)
-    monkeypatch.setattr("headroom.host.reserve._control", SimpleNamespace)
-    monkeypatch.setattr("headroom.host.reserve._wishes", {})
+    for name, value in {"_flags": lambda: SimpleNamespace(**flags), "_control": SimpleNamespace,
+                        "has_dynamic_vram": lambda: has_dynamic, "_wishes": {}}.items():
+        monkeypatch.setattr(f"headroom.host.reserve.{name}", value)
     assert of(PROMPT, registry, card(24576, 1024))["room_mib"] == room_mib
 
 
