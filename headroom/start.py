@@ -25,7 +25,7 @@ from .host.types import Previews
 from .measure.spill import Spill, counter_of_windows
 from .measure.strain import Strains
 from .models.foreign import NOTABLE_AFTER_RUN, foreign_models
-from .models.loaded import HeldModels
+from .models.loaded import loaded_models
 from .record.current import current_recorder, use_recorder
 from .record.highest import KeptPeaks
 from .record.probe import Probe
@@ -157,7 +157,7 @@ def _start() -> None:
                 host_server.send_event("headroom.error", {"prompt_id": run.prompt_id, **told})
 
     recorder = Recorder(
-        Probe(held=HeldModels(), strain=_strains().now), host_server.outcome_of,
+        Probe(held=loaded_models, strain=_strains().now), host_server.outcome_of,
         announce=lambda data: host_server.send_event("headroom.oom", data),
         before_prompt=before_prompt, prompt_is_over=prompt_is_over, run_is_over=run_is_over,
         before_node=ram.before_node,

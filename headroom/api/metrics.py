@@ -48,8 +48,8 @@ def gauges(queue_lengths: Callable[[], tuple[int, int]]) -> Iterator[Any]:
         return made
 
     memory, weights = snapshot(), Counter[tuple[str, str]]()
-    for model in loaded_models():
-        weights[model.device, model.kind] += model.loaded_bytes
+    for model, device, loaded in loaded_models():
+        weights[device, model.kind] += loaded
     for name, text, figure in DEVICE_FIGURES:
         rows = [(device.device, figure(device)) for device in memory.devices]
         yield family(f"device_{name}_bytes", text, ("device",), *rows)

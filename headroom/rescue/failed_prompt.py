@@ -9,8 +9,7 @@ from ..base.error_table import Row, Where, first_line, row_of
 from ..base.graph import Graph
 from ..base.prompt_node import title_given
 from ..guard.errors import requested_bytes, where_of, where_of_text
-from ..host.types import messages_of
-from ..models.loaded import LoadedModel
+from ..host.types import Held, messages_of
 
 
 class SeenError(NamedTuple):
@@ -20,17 +19,16 @@ class SeenError(NamedTuple):
     where: Where
     kind: str
     text: str
-    held: tuple[LoadedModel, ...]
+    held: tuple[Held, ...]
     told_as: tuple[str, str] | None = None  # type and text of the error that the node raised
     is_stop: bool = False  # no error: the prompt was interrupted before RAM ran out
     shown: str | None = None  # the node on the canvas, if a loop made `node_id` from it
 
     @classmethod
     def of(
-        cls, error: BaseException, node_id: str | None, models: list[LoadedModel]
+        cls, error: BaseException, node_id: str | None, models: list[Held]
     ) -> "SeenError":
-        held = sorted((model for model in models if model.loaded_bytes >= MIB),
-                      key=lambda model: -model.loaded_bytes)
+        held = sorted((one for one in models if one.bytes >= MIB), key=lambda one: -one.bytes)
         kind = type(error).__name__
         return cls(node_id, where_of(error) or "device", kind, str(error), tuple(held))
 
@@ -62,7 +60,7 @@ class FailedPrompt:
     error: str  # its first line, with its type
     row: Row | None  # what is known of such errors
     asked_bytes: int | None
-    held: tuple[LoadedModel, ...]
+    held: tuple[Held, ...]
     finished: frozenset[str]
     wrong: frozenset[str] = frozenset()  # finished, but without a part of their work
     marks: Mapping[str, Any] = field(default_factory=dict)  # each node's own mark of change
@@ -85,8 +83,8 @@ class FailedPrompt:
             "stopped": self.is_stop,
             "asked_mib": in_mib(self.asked_bytes),
             "held": [
-                {"kind": model.kind, "class": model.class_name, "file": model.file,
-                 "loaded_mib": in_mib(model.loaded_bytes)} for model in self.held
+                {"kind": one.model.kind, "class": one.model.class_name, "file": one.model.file,
+                 "loaded_mib": in_mib(one.bytes)} for one in self.held
             ],
             "error": self.error,
         }

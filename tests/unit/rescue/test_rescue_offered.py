@@ -15,7 +15,7 @@ from headroom.rescue.failed_prompt import SeenError
 
 def test_models_of_which_nearly_nothing_was_loaded_held_no_memory():
     """Dynamic VRAM leaves some KiB of a model on the GPU, which a sentence would tell as 0 MiB."""
-    crumb, model = (SimpleNamespace(loaded_bytes=size) for size in (16 << 10, 600 * MIB))
+    crumb, model = (SimpleNamespace(bytes=size) for size in (16 << 10, 600 * MIB))
     assert SeenError.of(MemoryError(), "4", [crumb, model]).held == (model,)
 
 
