@@ -48,7 +48,7 @@ class Running:
         if error is not cause:
             self.heard = self.heard._replace(told_as=(type(error).__name__, str(error)))
         if (guard := guard_host()) is not None:
-            guard.forget_half_casts()  # else a rerun would use them
+            guard.streaming.forget_half_casts()  # else a rerun would use them
 
     def node_continues(self, entry: OomAttempt) -> None:
         """A node continued; without a part of its work, unless somebody repeated that part."""
