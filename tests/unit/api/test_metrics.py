@@ -109,8 +109,7 @@ def test_nothing_is_counted_before_the_first_request(source):
 
 def test_errors_and_recoveries_are_counted_by_class(source, metrics, failures):
     def attempt(recovered):
-        number = int(recovered)
-        return OomAttempt("p", "1", 1, "tidied", 0.0, "error", recovered, at=0.0, number=number)
+        return OomAttempt("p", "1", 1, "tidied", 0.0, "error", recovered, at=0.0)
 
     source.play("p", entries=[attempt(False), attempt(True)])
     source.play("q", "error", nodes=(("7", "VAEDecode"),))

@@ -129,7 +129,7 @@ def test_a_fallback_that_fails_because_memory_had_run_out_counts_as_it(bench, mo
 
 
 def left_out(bench, node_id, prompt_id="a"):
-    entry = OomAttempt(prompt_id, node_id, 0, "went on", 0.0, "ERROR lora x", False, 0.0, 1)
+    entry = OomAttempt(prompt_id, node_id, 0, "went on", 0.0, "ERROR lora x", False, 0.0)
     bench.rescue.note(entry)
 
 
