@@ -5,7 +5,6 @@ If Headroom is off (HEADROOM_OFF=1, or its setting), only the nodes work, and th
 
 import logging
 import os
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -156,8 +155,9 @@ def _start() -> None:
             if told["means"] is not None and not told["means"]["retry"]:
                 host_server.send_event("headroom.error", {"prompt_id": run.prompt_id, **told})
 
+    strains = Strains(Spill(counter_of_windows(), pinned_bytes).bytes_now)
     recorder = Recorder(
-        Probe(held=loaded_models, strain=_strains().now), host_server.outcome_of,
+        Probe(held=loaded_models, strain=strains.now), host_server.outcome_of,
         announce=lambda data: host_server.send_event("headroom.oom", data),
         before_prompt=before_prompt, prompt_is_over=prompt_is_over, run_is_over=run_is_over,
         before_node=ram.before_node,
@@ -191,13 +191,6 @@ def _start() -> None:
     host_server.before_first_request(hold_limit)
     use_advisor(advisor)
     use_recorder(recorder)
-
-
-def _strains() -> Strains:
-    """Return the reader of swap, disk reads and spilled VRAM, which exists only on Windows."""
-    if sys.platform != "win32":
-        return Strains()
-    return Strains(Spill(counter_of_windows(), pinned_bytes).bytes_now)
 
 
 def _previews() -> Previews | None:
