@@ -111,9 +111,7 @@ def _start() -> None:
 
     tell_wrong_values()
     gate = Gate(host_server.prompts_waiting, host_server.worker_is_idle)
-    queue = _queue()
-    kept = _kept_queue(queue, settings)
-    rescue = _rescue(queue, kept)
+    queue, kept, rescue = _reruns(settings)
     ram_stop = RamStop(queue, host_server.send_event, rescue.stops_for_ram)
     idle = Idle(gate, host_server.event_loop())
     ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue,
@@ -199,31 +197,20 @@ def _previews() -> Previews | None:
     return previews()
 
 
-def _queue() -> Any:
-    """Return ComfyUI's queue; one that is empty, if ComfyUI is too different for reruns."""
+def _reruns(settings: Mapping[str, Any]) -> tuple[Any, KeptQueue, Rescue]:
+    """Return ComfyUI's queue, the queue on disk and the reruns of this server.
+
+    If ComfyUI is too different: an empty queue, none on disk, and each rerun is refused.
+    """
     if why := features.lost("rerun"):
-        return NoQueue(why)
-    from .host import queue
-
-    return queue
-
-
-def _rescue(queue: Any, kept: KeptQueue) -> Rescue:
-    """Return the reruns of this server; each is refused if ComfyUI is too different."""
-    if features.lost("rerun"):
-        return Rescue(queue, host_registry(), lambda _: None, list)
+        none = NoQueue(why)
+        return none, KeptQueue(none, Path(), "off"), Rescue(
+            none, host_registry(), lambda _: None, list)
+    from .host import files, queue
     from .rescue.attach import make_rescue
 
-    return make_rescue(kept.outputs_of)
-
-
-def _kept_queue(queue: Any, settings: Mapping[str, Any]) -> KeptQueue:
-    """Return this server's kept queue; one that is off, if ComfyUI is too different."""
-    if features.lost("rerun"):
-        return KeptQueue(queue, Path(), "off")
-    from .host import files
-
-    return KeptQueue(queue, files.own_folder() / "queue", queue_of(os.environ, settings))
+    kept = KeptQueue(queue, files.own_folder() / "queue", queue_of(os.environ, settings))
+    return queue, kept, make_rescue(kept.outputs_of)
 
 
 def _listen(
