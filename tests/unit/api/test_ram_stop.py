@@ -139,7 +139,7 @@ def test_a_slow_load_is_stopped_only_if_its_file_does_not_tell_when_it_ends(
         prompt_of=lambda _: {"5": {"class_type": "Load", "inputs": {"name": "a.safetensors"}}},
     ), lambda *_: None)
     watch = RamWatch(None, None, list, 1000 * MIB, stop.stop)
-    monkeypatch.setattr(watch_module, "trimmed", lambda: 0)
+    monkeypatch.setattr(watch_module, "trim", lambda: None)
     for look, room in enumerate(rooms):
         at.append(room)
         watch.look_amid()
