@@ -97,13 +97,11 @@ def executing_node() -> tuple[str | None, str | None]:
 
 
 def note_action(action: str, freed_mib: float | None, text: str) -> None:
-    prompt_id, node_id = executing_node()
-    note(Action(prompt_id, node_id, action, freed_mib, text))
+    note(Action(*executing_node(), action, freed_mib, text))
 
 
 def note_embeddings(read: int, encoded: int) -> None:
-    prompt_id, node_id = executing_node()
-    note(EmbeddingReads(prompt_id, node_id, read, encoded))
+    note(EmbeddingReads(*executing_node(), read, encoded))
 
 
 def note_oom(
