@@ -104,8 +104,8 @@ def patchers_named(ids: list[str]) -> list[Any]:
     """Return the patchers of these models; ValueError names one that is not loaded (any more)."""
     host = current_host()
     entries = [] if host is None else host.loaded_entries()
-    known = {name_of(entry.model.model): entry.model for entry in reversed(entries)
-             if entry.model is not None}
+    known = {name_of(patcher.model): patcher for entry in reversed(entries)
+             if (patcher := entry.model) is not None}
     for wanted in ids:
         if wanted not in known:
             raise ValueError(said(
