@@ -5,7 +5,6 @@ If Headroom is off (HEADROOM_OFF=1, or its setting), only the nodes work, and th
 
 import logging
 import os
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,7 @@ from .host.types import Previews
 from .measure.spill import Spill, counter_of_windows
 from .measure.strain import Strains
 from .models.foreign import NOTABLE_AFTER_RUN, foreign_models
-from .models.loaded import HeldModels
+from .models.loaded import loaded_models
 from .record.current import current_recorder, use_recorder
 from .record.highest import KeptPeaks
 from .record.probe import Probe
@@ -112,9 +111,7 @@ def _start() -> None:
 
     tell_wrong_values()
     gate = Gate(host_server.prompts_waiting, host_server.worker_is_idle)
-    queue = _queue()
-    kept = _kept_queue(queue, settings)
-    rescue = _rescue(queue, kept)
+    queue, kept, rescue = _reruns(settings)
     ram_stop = RamStop(queue, host_server.send_event, rescue.stops_for_ram)
     idle = Idle(gate, host_server.event_loop())
     ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue,
@@ -156,8 +153,9 @@ def _start() -> None:
             if told["means"] is not None and not told["means"]["retry"]:
                 host_server.send_event("headroom.error", {"prompt_id": run.prompt_id, **told})
 
+    strains = Strains(Spill(counter_of_windows(), pinned_bytes).bytes_now)
     recorder = Recorder(
-        Probe(held=HeldModels(), strain=_strains().now), host_server.outcome_of,
+        Probe(held=loaded_models, strain=strains.now), host_server.outcome_of,
         announce=lambda data: host_server.send_event("headroom.oom", data),
         before_prompt=before_prompt, prompt_is_over=prompt_is_over, run_is_over=run_is_over,
         before_node=ram.before_node,
@@ -193,44 +191,26 @@ def _start() -> None:
     use_recorder(recorder)
 
 
-def _strains() -> Strains:
-    """Return the reader of swap, disk reads and spilled VRAM, which exists only on Windows."""
-    if sys.platform != "win32":
-        return Strains()
-    return Strains(Spill(counter_of_windows(), pinned_bytes).bytes_now)
-
-
 def _previews() -> Previews | None:
     from .host.flags import previews
 
     return previews()
 
 
-def _queue() -> Any:
-    """Return ComfyUI's queue; one that is empty, if ComfyUI is too different for reruns."""
+def _reruns(settings: Mapping[str, Any]) -> tuple[Any, KeptQueue, Rescue]:
+    """Return ComfyUI's queue, the queue on disk and the reruns of this server.
+
+    If ComfyUI is too different: an empty queue, none on disk, and each rerun is refused.
+    """
     if why := features.lost("rerun"):
-        return NoQueue(why)
-    from .host import queue
-
-    return queue
-
-
-def _rescue(queue: Any, kept: KeptQueue) -> Rescue:
-    """Return the reruns of this server; each is refused if ComfyUI is too different."""
-    if features.lost("rerun"):
-        return Rescue(queue, host_registry(), lambda _: None, list)
+        none = NoQueue(why)
+        return none, KeptQueue(none, Path(), "off"), Rescue(
+            none, host_registry(), lambda _: None, list)
+    from .host import files, queue
     from .rescue.attach import make_rescue
 
-    return make_rescue(kept.outputs_of)
-
-
-def _kept_queue(queue: Any, settings: Mapping[str, Any]) -> KeptQueue:
-    """Return this server's kept queue; one that is off, if ComfyUI is too different."""
-    if features.lost("rerun"):
-        return KeptQueue(queue, Path(), "off")
-    from .host import files
-
-    return KeptQueue(queue, files.own_folder() / "queue", queue_of(os.environ, settings))
+    kept = KeptQueue(queue, files.own_folder() / "queue", queue_of(os.environ, settings))
+    return queue, kept, make_rescue(kept.outputs_of)
 
 
 def _listen(

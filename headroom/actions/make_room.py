@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..base.device import MIB
@@ -13,6 +14,13 @@ from ..host.adapter import current_host
 VARIABLE = "HEADROOM_RAM_FREE_MIB"
 SETTING = "Headroom.Server.KeepRamFree"
 SHARE, AT_MOST_MIB = 0.02, 1024  # of RAM, if nobody sets how much must stay free
+GAINED = {  # by the action of a step
+    "ram cache": "RAM was short: ComfyUI's cache dropped results of other workflows, {gained_mib} "
+                 "more are left",
+    "ram pins": "RAM was short: unused pinned memory was freed, {gained_mib} more are left",
+    "ram heap": "RAM was short: unused heap pages went back to the system, {gained_mib} more are "
+                "left",
+}
 
 
 def wanted_bytes(environment: Mapping[str, str], browser: Mapping[str, Any]) -> int:
@@ -43,40 +51,27 @@ def make_room(wanted_bytes: int) -> Iterator[Step]:
     steps: list[tuple[str, Callable[[int], object]]] = []
     if host is not None:
         steps = [("ram cache", host.release_cached_results), ("ram pins", host.release_idle_pins)]
-    for action, work in [*steps, ("ram heap", lambda _: trimmed(collect=True))]:
-        before = ram_room_bytes()
-        if before >= wanted_bytes:
+    for action, work in [*steps, ("ram heap", _collect_and_trim)]:
+        missing = wanted_bytes - ram_room_bytes()
+        if missing <= 0:
             return
-        work(wanted_bytes - before)
-        gained = ram_room_bytes() - before
-        if gained >= MIB:
-            yield Step(action, _told(action, gained))
+        if (step := _step(action, partial(work, missing))) is not None:
+            yield step
 
 
-def trimmed(collect: bool = False) -> int:
-    """Return unused heap pages to the system; return how many more bytes of RAM are free then.
+def trim() -> Step | None:
+    """Return unused heap pages to the system; None if there were none. For any thread."""
+    return _step("ram heap", trim_heap)
 
-    Without `collect` it can be called in any thread.
-    """
-    before = ram_room_bytes()
-    if collect:
-        gc.collect()
+
+def _collect_and_trim(_: int) -> None:
+    gc.collect()
     trim_heap()
-    return max(0, ram_room_bytes() - before)
 
 
-def trim_step(gained_bytes: int) -> Step:
-    """Return the step for a trimmed heap."""
-    return Step("ram heap", _told("ram heap", gained_bytes))
-
-
-def _told(action: str, gained_bytes: int) -> Said:
-    values = {"gained_mib": gained_bytes / MIB}
-    if action == "ram cache":
-        return said("RAM was short: ComfyUI's cache dropped results of other workflows, "
-                    "{gained_mib} more are left", **values)
-    if action == "ram pins":
-        return said("RAM was short: unused pinned memory was freed, {gained_mib} more are left",
-                    **values)
-    return said("RAM was short: unused heap pages went back to the system, {gained_mib} more are "
-                "left", **values)
+def _step(action: str, work: Callable[[], object]) -> Step | None:
+    """Do some work, and return the step; None if no more RAM is left then."""
+    before = ram_room_bytes()
+    work()
+    gained = ram_room_bytes() - before
+    return Step(action, said(GAINED[action], gained_mib=gained / MIB)) if gained >= MIB else None

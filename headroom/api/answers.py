@@ -1,10 +1,7 @@
 """The answers to requests: JSON, and one short sentence for everything that goes wrong."""
 
-import json
 import logging
 from collections.abc import Awaitable
-from dataclasses import dataclass
-from typing import Any
 
 from aiohttp import web
 
@@ -16,19 +13,6 @@ log = logging.getLogger("headroom")
 MAX_SENTENCE = 600
 # Their texts are sentences for the sender. ValueError: BadRequest, a model that cannot be moved.
 SENTENCES = (NotKnown, Refused, ValueError)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The body of an answer, its status, and its type with parameters."""
-
-    body: bytes
-    status: int = 200
-    content_type: str = "application/json; charset=utf-8"
-
-
-def as_json(data: Any, status: int = 200) -> Answer:
-    return Answer(json.dumps(data).encode(), status)
 
 
 async def body_of(request: web.Request, most_bytes: int = MAX_BODY_BYTES) -> bytes:
@@ -46,24 +30,22 @@ async def body_of(request: web.Request, most_bytes: int = MAX_BODY_BYTES) -> byt
     return bytes(body)
 
 
-async def answered(work: Awaitable[Answer]) -> web.Response:
-    """Answer with the result of `work`, or with one sentence about its error."""
+async def answered(work: Awaitable[web.Response]) -> web.Response:
+    """Return the answer that `work` makes, or one sentence about its error."""
     try:
-        answer = await work
+        return await work
     except SENTENCES as error:
         status = 404 if isinstance(error, NotKnown) else 409 if isinstance(error, Refused) else 400
-        answer = _refusal(sentence_of(error), status)
+        return _refusal(sentence_of(error), status)
     except Exception as error:
         log.exception("[Headroom] a request failed")
-        answer = _refusal(failure(error), 409)
-    headers = {"Content-Type": answer.content_type}
-    return web.Response(status=answer.status, body=answer.body, headers=headers)
+        return _refusal(failure(error), 409)
 
 
-def _refusal(sentence: str, status: int) -> Answer:
+def _refusal(sentence: str, status: int) -> web.Response:
     """Return an answer of one sentence, with its key and figures if it has them."""
     keyed = {"said": said_json(sentence)} if isinstance(sentence, Said) else {}
-    return as_json({"error": shortened(sentence), **keyed}, status)
+    return web.json_response({"error": shortened(sentence), **keyed}, status=status)
 
 
 def failure(error: Exception) -> str:

@@ -11,9 +11,10 @@ from ..base.ram import ram_total_bytes
 from ..base.said import Said, said_json
 from ..host.adapter import pack_of
 from ..host.features import losses
+from ..host.types import Held
 from ..measure.snapshot import DeviceMemory, Snapshot, snapshot
 from ..models.foreign import foreign_models
-from ..models.loaded import LoadedModel, loaded_models
+from ..models.loaded import loaded_models
 from ..models.ram_held import SeldomHeld
 from ..record.highest import KeptPeaks
 from ..record.over_runs import growers, levels_of, traced
@@ -82,7 +83,7 @@ class MemoryNow:
         return self._held
 
 
-def memory_answer(memory: Snapshot, models: list[LoadedModel], busy: bool) -> dict[str, Any]:
+def memory_answer(memory: Snapshot, models: list[Held], busy: bool) -> dict[str, Any]:
     """Return the answer of GET /headroom/memory."""
     return {
         "busy": busy,
@@ -96,9 +97,9 @@ def memory_answer(memory: Snapshot, models: list[LoadedModel], busy: bool) -> di
     }
 
 
-def _device_json(device: DeviceMemory, models: list[LoadedModel]) -> dict[str, Any]:
+def _device_json(device: DeviceMemory, models: list[Held]) -> dict[str, Any]:
     """Split the used memory so that models, other torch, other processes and free add up."""
-    in_models = sum(model.loaded_bytes for model in models if model.device == device.device)
+    in_models = sum(model.bytes for model in models if model.device == device.device)
     held = device.held_bytes
     in_models = in_models if held is None else min(in_models, held)
     return {

@@ -48,8 +48,8 @@ def gauges(queue_lengths: Callable[[], tuple[int, int]]) -> Iterator[Any]:
         return made
 
     memory, weights = snapshot(), Counter[tuple[str, str]]()
-    for model in loaded_models():
-        weights[model.device, model.kind] += model.loaded_bytes
+    for model, device, loaded in loaded_models():
+        weights[device, model.kind] += loaded
     for name, text, figure in DEVICE_FIGURES:
         rows = [(device.device, figure(device)) for device in memory.devices]
         yield family(f"device_{name}_bytes", text, ("device",), *rows)
@@ -72,7 +72,7 @@ def gauges(queue_lengths: Callable[[], tuple[int, int]]) -> Iterator[Any]:
 
 
 class Metrics:
-    """The page of GET /headroom/metrics.
+    """The page of GET /headroom/metrics; it counts from its first request on.
 
     `collect` returns the present figures, as `gauges` does, `failure_of` what the rescue knows of a
     failed prompt: {"failure": {"class_type": …}} if it ran out of memory.
@@ -81,42 +81,31 @@ class Metrics:
     def __init__(
         self, collect: Callable[[], Any], failure_of: Callable[[str], dict[str, Any]]
     ) -> None:
-        self._collect = collect
+        self.collect = collect  # the library calls it for the present figures
         self._failure_of = failure_of
-        self._page: _Page | None = None
-
-    def run_is_over(self, run: Run) -> None:
-        """Count a run, if somebody has asked for the page before; quick."""
-        if self._page is not None:
-            self._page.run_is_over(run)
+        self._client: Any = None  # the library, after the first request
+        self._classes: set[str] = set()  # of nodes, that have a label of their own
+        self._failed: deque[str] = deque(maxlen=MAX_FAILED)
 
     def page(self, catch_up: Callable[[], None]) -> tuple[bytes, str]:
         """Return the page and its content type. Raises Refused without prometheus-client.
 
         `catch_up` calls `run_is_over` for every run that is over.
         """
-        if self._page is None:
-            try:
-                import prometheus_client
-            except ImportError as error:
-                raise Refused(said(
-                    "Metrics need the Python package prometheus-client, which is not installed: "
-                    "run `python -m pip install prometheus-client` with the Python that ComfyUI "
-                    "runs with, and start ComfyUI again.")) from error
-            self._page = _Page(prometheus_client, self._collect)
-            listen(self._page.noted)
+        if self._client is None:
+            self._begin()
         catch_up()
-        self._page.count_failures(self._failure_of)
-        return self._page.text()
+        self._count_failures()
+        return self._client.generate_latest(self._registry), self._client.CONTENT_TYPE_LATEST
 
-
-class _Page:
-    """The counts since the first request, and the text of all figures."""
-
-    def __init__(self, client: Any, collect: Callable[[], Any]) -> None:
-        self._client = client
-        self._classes: set[str] = set()  # of nodes, that have a label of their own
-        self._failed: deque[str] = deque(maxlen=MAX_FAILED)
+    def _begin(self) -> None:
+        try:
+            import prometheus_client as client
+        except ImportError as error:
+            raise Refused(said(
+                "Metrics need the Python package prometheus-client, which is not installed: "
+                "run `python -m pip install prometheus-client` with the Python that ComfyUI "
+                "runs with, and start ComfyUI again.")) from error
         registry = self._registry = client.CollectorRegistry()
 
         def counter(name: str, text: str, label: str) -> Any:
@@ -131,8 +120,9 @@ class _Page:
             "headroom_node_peak_vram_bytes", "Largest use of VRAM while a node ran.",
             ["class_type"], buckets=[mib * MIB for mib in PEAK_BUCKETS_MIB], registry=registry,
         )
-        self.collect = collect  # the library calls it for the present figures
         registry.register(self)
+        listen(self._noted)
+        self._client = client
 
     def describe(self) -> list[Any]:
         """Return nothing: without this the library would collect once only to learn the names."""
@@ -145,11 +135,10 @@ class _Page:
             self._classes.add(name)
         return name if name in self._classes else OTHER
 
-    def text(self) -> tuple[bytes, str]:
-        return self._client.generate_latest(self._registry), self._client.CONTENT_TYPE_LATEST
-
     def run_is_over(self, run: Run) -> None:
-        """Count the run, its nodes and its errors."""
+        """Count the run, its nodes and its errors, if somebody has asked for the page; quick."""
+        if self._client is None:
+            return
         self._runs.labels(run.status).inc()
         if run.status == "error":
             self._failed.append(run.prompt_id)
@@ -166,7 +155,7 @@ class _Page:
                 if entry.recovered:
                     self._recovered.labels(label).inc()
 
-    def noted(self, entry: Entry) -> None:
+    def _noted(self, entry: Entry) -> None:
         """One of our nodes or an HTTP call did something."""
         if isinstance(entry, Action):
             self._freed.labels(entry.action).inc((entry.freed_mib or 0.0) * MIB)
@@ -174,9 +163,9 @@ class _Page:
             self._embeddings.labels("cache").inc(entry.read)
             self._embeddings.labels("encoder").inc(entry.encoded)
 
-    def count_failures(self, failure_of: Callable[[str], dict[str, Any]]) -> None:
+    def _count_failures(self) -> None:
         """Count the prompts that ended in an out-of-memory error, as the rescue knows them."""
         while self._failed:
-            failure = failure_of(self._failed.popleft()).get("failure")
+            failure = self._failure_of(self._failed.popleft()).get("failure")
             if failure:
                 self._oom.labels(self._label(failure.get("class_type"))).inc()

@@ -17,9 +17,10 @@ from ..base.prompt_node import is_node, names_a_model, title_of
 from ..base.ram import ram_room_bytes, swap_room_bytes
 from ..base.said import Said, joined, said, said_json
 from ..host.adapter import current_host, has_flag, host_registry
+from ..host.types import Held
 from ..measure.journal import Action, note
 from ..measure.snapshot import rss_bytes
-from ..models.loaded import LoadedModel, loaded_models
+from ..models.loaded import loaded_models
 from ..record.ticker import Steady
 
 log = logging.getLogger("headroom")
@@ -154,8 +155,8 @@ def _file_bytes(prompt: Prompt, node_id: str) -> int:
     return _steady.call(size) or 0
 
 
-def _models(models: list[LoadedModel]) -> str:
-    held = [(ram, model) for model in models if (ram := _ram_bytes(model)) >= MIB]
+def _models(models: list[Held]) -> str:
+    held = [(ram, one.model) for one in models if (ram := _ram_bytes(one)) >= MIB]
     held.sort(key=lambda one: -one[0])
     if not held:
         return ""
@@ -164,9 +165,9 @@ def _models(models: list[LoadedModel]) -> str:
     return said(", with these models in RAM: {models}", models=joined(", ", named))
 
 
-def _ram_bytes(model: LoadedModel) -> int:
+def _ram_bytes(held: Held) -> int:
     """Return the bytes of weights in RAM; dynamic VRAM maps them from files."""
-    if model.dynamic:
+    if held.model.is_dynamic:
         return 0
-    elsewhere = 0 if is_in_ram(torch.device(model.device)) else model.loaded_bytes
-    return model.total_bytes - elsewhere
+    elsewhere = 0 if is_in_ram(torch.device(held.device)) else held.bytes
+    return held.model.total_bytes - elsewhere

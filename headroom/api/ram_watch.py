@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..actions.make_room import VARIABLE, Step, make_room, trim_step, trimmed
+from ..actions.make_room import VARIABLE, Step, make_room, trim
 from ..actions.spare_ram import Spared, spare_ram, used_by
 from ..base.device import MIB, mib_text
 from ..base.ram import ram_room_bytes, ram_total_bytes, swap_room_bytes
@@ -224,10 +224,9 @@ class RamWatch:
 
     def _trim(self) -> bool:
         """Return unused heap pages to the system, and whether there were any."""
-        gained = trimmed()
-        if gained >= MIB:
-            self._note(trim_step(gained))
-        return gained >= MIB
+        if (step := trim()) is not None:
+            self._note(step)
+        return step is not None
 
     def _note(self, step: Step) -> None:
         log.warning("[Headroom] %s", step.text)

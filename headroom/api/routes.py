@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import torch
-from aiohttp import web
+from aiohttp.web import Request, Response, json_response
 
 from ..actions.ceiling import Limit
 from ..actions.offload import offload
@@ -23,7 +23,7 @@ from ..record.highest import KeptPeaks
 from ..record.newest import NO_RECORD
 from ..record.recorder import Recorder
 from . import requests
-from .answers import Answer, answered, as_json, body_of
+from .answers import answered, body_of
 from .bug_report import RUNS, bug_report
 from .gate import Gate
 from .memory_now import MemoryNow
@@ -31,7 +31,7 @@ from .metrics import Metrics
 from .ready import readiness
 from .requests import MAX_BODY_BYTES, MAX_PROMPT_BYTES
 
-Handler = Callable[[web.Request], Awaitable[web.Response]]
+Handler = Callable[[Request], Awaitable[Response]]
 Done = TypeVar("Done")
 READERS = 4
 
@@ -44,8 +44,8 @@ class LeftQueues(Protocol):
     def discard(self) -> dict[str, Any]: ...
 
 
-def _handler(work: Callable[[web.Request], Awaitable[Answer]]) -> Handler:
-    async def handler(request: web.Request) -> web.Response:
+def _handler(work: Callable[[Request], Awaitable[Response]]) -> Handler:
+    async def handler(request: Request) -> Response:
         return await answered(work(request))
 
     return handler
@@ -78,20 +78,20 @@ class Routes:
         """Return (method, path, handler) of every route."""
         get, post = self._get, self._post
         return [
-            ("GET", "/headroom/memory", get(lambda _: as_json(self._memory_now.as_json()))),
+            ("GET", "/headroom/memory", get(lambda _: json_response(self._memory_now.as_json()))),
             ("GET", "/headroom/runs", get(self._runs)),
             ("GET", "/headroom/runs/{prompt_id}", get(self._one_run)),
             ("GET", "/headroom/runs/{prompt_id}/advice", get(self._advised)),
             ("GET", "/headroom/ready", get(self._ready)),
             ("GET", "/headroom/metrics", get(self._page)),
             ("GET", "/headroom/bug-report", get(self._bug_report)),
-            ("GET", "/headroom/queue", get(lambda _: as_json(self.queues.left()))),
-            ("GET", "/headroom/limit", get(lambda _: as_json(self.limit.as_json()))),
+            ("GET", "/headroom/queue", get(lambda _: json_response(self.queues.left()))),
+            ("GET", "/headroom/limit", get(lambda _: json_response(self.limit.as_json()))),
             ("POST", "/headroom/estimate", post(self._estimated, MAX_PROMPT_BYTES)),
             ("POST", "/headroom/purge", self._act(requests.purge_request, _purge)),
             ("POST", "/headroom/offload", self._act(requests.offload_request, _offload)),
             ("POST", "/headroom/rescue", post(
-                lambda body: as_json(self.rescue(requests.rescue_request(body))))),
+                lambda body: json_response(self.rescue(requests.rescue_request(body))))),
             ("POST", "/headroom/reserve", post(self._reserved)),
             ("POST", "/headroom/limit", _handler(self._limited)),
             ("POST", "/headroom/peaks", post(self._peaks_from_now)),
@@ -100,14 +100,14 @@ class Routes:
 
     # ---------------------------------------------------- how the work is done
 
-    def _get(self, work: Callable[[web.Request], Answer]) -> Handler:
+    def _get(self, work: Callable[[Request], Response]) -> Handler:
         """Return a handler that does `work` in a thread; there it also makes the body."""
         return _handler(lambda request: self._in_thread(partial(work, request)))
 
-    def _post(self, work: Callable[[bytes], Answer], most_bytes: int = MAX_BODY_BYTES) -> Handler:
+    def _post(self, work: Callable[[bytes], Response], most_bytes: int = MAX_BODY_BYTES) -> Handler:
         """Return a handler that reads the request's body, and does `work` in a thread."""
 
-        async def handled(request: web.Request) -> Answer:
+        async def handled(request: Request) -> Response:
             return await self._in_thread(partial(work, await body_of(request, most_bytes)))
 
         return _handler(handled)
@@ -115,72 +115,72 @@ class Routes:
     def _act(self, read: Callable[[bytes], dict[str, Any]], do: Callable[..., Any]) -> Handler:
         """Return a handler that reads a request first, and does it when nothing else runs."""
 
-        async def handled(request: web.Request) -> Answer:
+        async def handled(request: Request) -> Response:
             asked = read(await body_of(request))
-            return as_json(await self.gate.act(partial(_as_nodes_do, partial(do, **asked))))
+            return json_response(await self.gate.act(partial(_as_nodes_do, partial(do, **asked))))
 
         return _handler(handled)
 
     async def _in_thread(self, work: Callable[[], Done]) -> Done:
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
-    async def _limited(self, request: web.Request) -> Answer:
+    async def _limited(self, request: Request) -> Response:
         """Set the limit at once; free what is above it as soon as no prompt runs."""
         asked = requests.limit_request(await body_of(request))
         await self._in_thread(partial(self.limit.set, asked))
         with suppress(Refused):
             await self.gate.act(partial(_as_nodes_do, self.limit.unload_excess))
-        return as_json(self.limit.as_json())
+        return json_response(self.limit.as_json())
 
     # ---------------------------------------------------- in a thread
 
-    def _runs(self, request: web.Request) -> Answer:
+    def _runs(self, request: Request) -> Response:
         found = self.recorder.runs(requests.runs_asked(request.query))
-        return as_json({"runs": [self._with_more(run) for run in found]})
+        return json_response({"runs": [self._with_more(run) for run in found]})
 
-    def _one_run(self, request: web.Request) -> Answer:
+    def _one_run(self, request: Request) -> Response:
         prompt_id = request.match_info["prompt_id"]
         grows = self._memory_now.grows(prompt_id)  # first: who holds RAM goes into the record
         found = self.recorder.run(prompt_id)
         if found is None:
             raise NotKnown(NO_RECORD)
-        return as_json({**self._with_more(found), "grows_over_runs": grows})
+        return json_response({**self._with_more(found), "grows_over_runs": grows})
 
     def _with_more(self, run: dict[str, Any]) -> dict[str, Any]:
         return {**run, **self.more_of(run["prompt_id"])}
 
-    def _advised(self, request: web.Request) -> Answer:
+    def _advised(self, request: Request) -> Response:
         into_gib = requests.into_gib_asked(request.query)
-        return as_json(self.advice(request.match_info["prompt_id"], into_gib))
+        return json_response(self.advice(request.match_info["prompt_id"], into_gib))
 
-    def _ready(self, request: web.Request) -> Answer:
+    def _ready(self, request: Request) -> Response:
         wanted = requests.free_mib_asked(request.query)
         found = readiness(wanted, self.queue_lengths(), self.stuck())
-        return as_json(found, 200 if found["ready"] else 503)
+        return json_response(found, status=200 if found["ready"] else 503)
 
-    def _page(self, _: web.Request) -> Answer:
+    def _page(self, _: Request) -> Response:
         body, content_type = self.metrics.page(self.recorder.catch_up)
-        return Answer(body, content_type=content_type)
+        return Response(body=body, headers={"Content-Type": content_type})
 
-    def _bug_report(self, _: web.Request) -> Answer:
+    def _bug_report(self, _: Request) -> Response:
         runs = map(self._with_more, self.recorder.runs(RUNS))
-        return as_json(bug_report(self._memory_now.as_json(), runs))
+        return json_response(bug_report(self._memory_now.as_json(), runs))
 
-    def _estimated(self, body: bytes) -> Answer:
-        return as_json(self.estimate(requests.estimate_request(body)))
+    def _estimated(self, body: bytes) -> Response:
+        return json_response(self.estimate(requests.estimate_request(body)))
 
-    def _reserved(self, body: bytes) -> Answer:
-        return as_json({"reserve_mib": set_reserve(requests.reserve_request(body))})
+    def _reserved(self, body: bytes) -> Response:
+        return json_response({"reserve_mib": set_reserve(requests.reserve_request(body))})
 
-    def _peaks_from_now(self, body: bytes) -> Answer:
+    def _peaks_from_now(self, body: bytes) -> Response:
         requests.expect_empty(body)
         self.recorder.catch_up()
         self.peaks.reset()
-        return as_json(self.peaks.as_json(snapshot(), self.recorder))
+        return json_response(self.peaks.as_json(snapshot(), self.recorder))
 
-    def _decided(self, body: bytes) -> Answer:
+    def _decided(self, body: bytes) -> Response:
         is_discarded = requests.queue_request(body) == "discard"
-        return as_json(self.queues.discard() if is_discarded else self.queues.queue_again())
+        return json_response(self.queues.discard() if is_discarded else self.queues.queue_again())
 
 
 def _as_nodes_do(do: Callable[[], Done]) -> Done:

@@ -3,7 +3,7 @@
 Only this module knows how nodes are connected. Where guards are inserted is in guards.py.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,6 @@ MODELS = frozenset(TYPE_OF_KIND.values())
 CLONED = frozenset({"MODEL", "CLIP"})  # nodes change only clones, which stay guarded
 # Types of ComfyUI's own that contain other models: a conditioning contains its ControlNets.
 CARRIED = {"CONDITIONING": frozenset({"CONTROL_NET"}), "GUIDER": MODELS}
-Parts = tuple[Iterable[Any], Sequence[Any]]  # what a key adds itself, and further keys
 
 
 class Wire(NamedTuple):
@@ -63,9 +62,7 @@ class Graph:
         self.registry = registry
         self._types: dict[str, NodeType | None] = {}
         self._wires: dict[str, list[Wire]] = {}
-        self._begun: dict[Any, frozenset[Any]] = {}
-        self._bare: dict[Any, frozenset[Any]] = {}
-        self._used: dict[Any, frozenset[Any]] = {}
+        self._known: dict[tuple[str, bool], dict[str, frozenset[str]]] = {}
 
     # ---------------------------------------------------- nodes and wires
 
@@ -128,42 +125,51 @@ class Graph:
 
     def loaders(self, source: Source, kind: str) -> frozenset[str]:
         """Return the nodes that load the models of this type that come out of an output."""
-        return settled((source[0], kind), self._begun, self._begins)
+        return self._loaders(kind)[source[0]]
 
     def is_guarded(self, wire: Wire) -> bool:
         """Return whether every model that comes through a wire has passed a guard."""
-        return not any(settled((wire.giver, kind), self._bare, self._begins_bare)
-                       for kind in kinds(wire.type))
+        return not any(self._loaders(kind, is_bare=True)[wire.giver] for kind in kinds(wire.type))
 
     def uses(self, node_id: str) -> frozenset[tuple[str, str]]:
         """Return (type, loader) of every model that a node may compute with."""
-        return settled((node_id, MODELS), self._used, self._uses)
+        return self._used[node_id]
 
-    def _begins(self, key: tuple[str, str]) -> Parts:
-        node_id, kind = key
-        above = [(wire.giver, kind) for wire in self.wires(node_id)
-                 if kind in kinds(wire.type) or is_wildcard(wire.type)]
-        return (() if above else (node_id,)), above
+    def _loaders(self, kind: str, is_bare: bool = False) -> dict[str, frozenset[str]]:
+        """Return by node what loads the models of a type that come out of it.
 
-    def _begins_bare(self, key: tuple[str, str]) -> Parts:
-        node_id, kind = key
-        if self.nodes[node_id]["class_type"] == GUARD_CLASS:
-            return (), ()
-        is_maker = any(kind in kinds(wire.taken) for wire in self.wires(node_id))
-        return ((node_id,), ()) if is_maker and kind not in CLONED else self._begins(key)
+        is_bare: only those whose model has passed no guard.
+        """
+        if (kind, is_bare) in self._known:
+            return self._known[kind, is_bare]
+        found = self._known[kind, is_bare] = {}
+        for node_id in self.above(*self.nodes):
+            wires = self.wires(node_id)
+            above = [wire.giver for wire in wires
+                     if kind in kinds(wire.type) or is_wildcard(wire.type)]
+            is_maker = kind not in CLONED and any(kind in kinds(wire.taken) for wire in wires)
+            if is_bare and self.nodes[node_id]["class_type"] == GUARD_CLASS:
+                found[node_id] = frozenset()
+            elif not above or (is_bare and is_maker):
+                found[node_id] = frozenset({node_id})
+            else:
+                found[node_id] = frozenset().union(*(found.get(one, ()) for one in above))
+        return found
 
-    def _uses(self, key: tuple[str, frozenset[str]]) -> Parts:
-        """What a node receives on wires of models, and inside of types that contain models."""
-        node_id, wanted = key
-        own: set[tuple[str, str]] = set()
-        inside = []
-        for wire in self.wires(node_id):
-            types = kinds(wire.type)
-            own |= {(kind, one) for kind in types & wanted
-                    for one in self.loaders(wire.source, kind)}
-            if carried := self._carried(types) & wanted:
-                inside.append((wire.giver, carried))
-        return own, inside
+    @cached_property
+    def _used(self) -> dict[str, frozenset[tuple[str, str]]]:
+        """What each node receives on wires of models, and inside of types that contain models."""
+        found: dict[str, frozenset[tuple[str, str]]] = {}
+        for node_id in self.above(*self.nodes):
+            own: set[tuple[str, str]] = set()
+            for wire in self.wires(node_id):
+                types = kinds(wire.type)
+                own |= {(kind, one) for kind in types & MODELS
+                        for one in self.loaders(wire.source, kind)}
+                carried = self._carried(types)
+                own |= {pair for pair in found.get(wire.giver, ()) if pair[0] in carried}
+            found[node_id] = frozenset(own)
+        return found
 
     def _carried(self, types: frozenset[str]) -> frozenset[str]:
         """Return the types that may be inside: for an unknown type, all of them."""
@@ -188,22 +194,3 @@ class Graph:
         """Return the files that one string names; none for an invalid name."""
         cannot = not name.strip(" ./\\") or len(name) > MAX_NAME or "\n" in name or "\0" in name
         return [] if cannot else self.registry.files_named(name)
-
-
-def settled(
-    start: Any, known: dict[Any, frozenset[Any]], parts: Callable[[Any], Parts]
-) -> frozenset[Any]:
-    """Return what a key and all keys below it add; each is visited once, without recursion."""
-    pending, opened = [start], set()
-    while pending:
-        key = pending[-1]
-        if key in known:
-            pending.pop()
-            continue
-        own, below = parts(key)
-        if key in opened:
-            known[key] = frozenset(own).union(*(known.get(one, frozenset()) for one in below))
-        else:
-            opened.add(key)
-            pending += [one for one in below if one not in known and one not in opened]
-    return known[start]

@@ -24,23 +24,16 @@ _REFUSES = re.compile("dtype|data ?type|scalar ?type|same type|not implemented f
 OUT_OF_MEMORY = re.compile("out of memory|allocat(e|ion)", re.IGNORECASE)
 
 
-class _Inputs:
-    """A forward pre-hook: it casts floating-point arguments to the layer's dtype."""
+class _Casts:
+    """Hooks: they cast the arguments of a layer to its dtype, or its result to that of others."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype
 
-    def __call__(self, _layer: torch.nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def inputs(self, _layer: torch.nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         return _in_dtype(args, self.dtype), _in_dtype(kwargs, self.dtype)
 
-
-class _Output:
-    """A forward hook: it casts the result of a kept layer to the dtype of the others."""
-
-    def __init__(self, dtype: torch.dtype) -> None:
-        self.dtype = dtype
-
-    def __call__(self, _layer: torch.nn.Module, _args: Any, output: Any) -> Any:
+    def output(self, _layer: torch.nn.Module, _args: Any, output: Any) -> Any:
         return _in_dtype(output, self.dtype)
 
 
@@ -118,9 +111,9 @@ def arm(
         is_armed = (everywhere or is_foreign or is_plain) and not casts_itself
         if dtype is None or not is_armed:
             continue
-        part.register_forward_pre_hook(_Inputs(dtype), with_kwargs=True)
+        part.register_forward_pre_hook(_Casts(dtype).inputs, with_kwargs=True)
         if dtype != compute and id(part) not in in_whole:
-            part.register_forward_hook(_Output(compute))
+            part.register_forward_hook(_Casts(compute).output)
         if dtype != compute and is_foreign and is_half:
             _run(part, "forward", compute, is_on=False)
     for top in foreign if is_half else ():
@@ -130,7 +123,7 @@ def arm(
 
 def disarm(part: torch.nn.Module) -> None:
     """Remove from one module what `arm` added."""
-    drop_hooks(part, lambda hook: isinstance(hook, (_Inputs, _Output)))
+    drop_hooks(part, lambda hook: isinstance(getattr(hook, "__self__", None), _Casts))
     for name, value in list(vars(part).items()):
         if isinstance(value, _Autocast):
             del vars(part)[name]

@@ -10,6 +10,7 @@ import re
 import stat
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,8 @@ class EmbeddingCache:
         except (OSError, Damaged) as error:
             log.warning("[Headroom] %s is not usable and will be replaced: %s", path.name, error)
             return None
-        _mark_used(path)
+        with suppress(OSError):  # a read-only folder works too; its owner takes care of the limit
+            os.utime(path)
         return value
 
     def put(self, key: str, value: Any) -> None:
@@ -124,14 +126,6 @@ def _age_seconds(path: Path) -> float:
         return time.time() - path.stat().st_mtime
     except OSError:
         return 0.0
-
-
-def _mark_used(path: Path) -> None:
-    try:
-        os.utime(path)
-    except OSError as error:
-        # A read-only folder works too; its owner takes care of the limit.
-        log.debug("[Headroom] cannot mark %s as used: %s", path, error)
 
 
 def _remove(path: Path) -> bool:

@@ -74,8 +74,8 @@ class Failure:
         kind = next((kind for kind in KINDS if isinstance(error, kind)), RuntimeError)
         asked = requested_bytes(message)
         guard = guard_host()
-        buffers = guard.buffers_bytes() if guard is not None else 0
-        is_incomplete = is_incomplete or (guard is not None and guard.has_half_pages())
+        buffers = guard.streaming.buffers_bytes() if guard is not None else 0
+        is_incomplete = is_incomplete or (guard is not None and guard.streaming.has_half_pages())
         has_begun = not isinstance(error, NotBegunError)
         cut_links(error)
         return cls(
@@ -205,7 +205,7 @@ def tidy() -> None:
     """
     guard = guard_host()
     if guard is not None:
-        guard.settle_streaming()
+        guard.streaming.settle_streaming()
     gc.collect()
     clear_workspaces()
     return_cache()

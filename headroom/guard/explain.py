@@ -1,7 +1,7 @@
 """Write OOM Guard's final error: what was tried, what was missing, what can help."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from ..base.device import MIB, computes_in_bf16
 from ..base.said import joined, said
 from ..base.tensors import module_tensors
 from ..host.adapter import current_host
+from ..measure.journal import OomAttempt
 from ..measure.other_processes import other_processes
 from ..measure.snapshot import DeviceMemory, Snapshot
 from ..models.loaded import float32_bytes
@@ -20,34 +21,10 @@ from .lack import Lack
 _NOTABLE_BYTES = 256 * MIB  # a process that uses less is hardly the reason
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """One attempt of a finished recovery: what was done and what it freed."""
-
-    action: str
-    freed_mib: float
-
-
-@dataclass
-class Recovery:
-    """What happened so far in a recovery; the final error is written from it."""
-
-    failures: list[Failure]
-    attempts: list[Attempt] = field(default_factory=list)
-
-    @property
-    def first(self) -> Failure:
-        return self.failures[0]
-
-    @property
-    def last(self) -> Failure:
-        return self.failures[-1]
-
-
-def tried_text(recovery: Recovery) -> str:
+def tried_text(attempts: Sequence[OomAttempt]) -> str:
     """Return the part of a sentence that lists what was tried, equal steps once with a count."""
     counted: dict[str, list[Any]] = {}
-    for step in recovery.attempts:
+    for step in attempts:
         entry = counted.setdefault(step.action, [0, 0.0])
         entry[0] += 1
         entry[1] += step.freed_mib
@@ -66,44 +43,40 @@ def _tried(action: str, times: int, freed: float) -> str:
 
 
 def explain(
-    call: Any, options: GuardOptions, recovery: Recovery, now: Snapshot, lack: Lack,
+    call: Any, options: GuardOptions, failures: Sequence[Failure], attempts: Sequence[OomAttempt],
+    now: Snapshot, lack: Lack,
 ) -> str:
     """Return the text of the final error for `call`, with memory as it is `now`.
 
-    lack: what the last attempt lacked, and on which device.
+    failures: of the call, the first one and that of each attempt. lack: what the last one lacked,
+    and on which device.
     """
+    last = failures[-1]
     full = [one for one in now.devices if one.device == str(lack.device)]
     now = replace(now, devices=() if lack.where == "RAM" else (*full, *now.devices))
     return joined(" ", filter(None, [
-        _what_failed(call, recovery, now),
+        said("OOM Guard could not finish {what}: after {attempts} the call {asked} while {free}.",
+             what=call.words, asked=_asked(last), free=_free(last, now),
+             attempts=said("1 attempt") if len(attempts) == 1 else said(
+                 "{count} attempts", count=len(attempts))),
         _held(lack),
-        said("Tried: {tried}.", tried=tried_text(recovery)),
+        said("Tried: {tried}.", tried=tried_text(attempts)),
         said("Most likely to help: {advice}.",
              advice=joined(", or ", list(_advice(call, options, now))[:2])),
-        _first_error(recovery),
+        _first_error(failures[0]),
     ]))
 
 
-def _what_failed(call: Any, recovery: Recovery, now: Snapshot) -> str:
-    count = len(recovery.attempts)
-    return said(
-        "OOM Guard could not finish {what}: after {attempts} the call {asked} while {free}.",
-        what=call.words, asked=_asked(recovery), free=_free(recovery, now),
-        attempts=said("1 attempt") if count == 1 else said("{count} attempts", count=count),
-    )
-
-
-def _asked(recovery: Recovery) -> str:
-    asked = recovery.last.requested_bytes
-    if recovery.last.is_incomplete:
+def _asked(last: Failure) -> str:
+    asked = last.requested_bytes
+    if last.is_incomplete:
         return said("still left out a part of a LoRA or ControlNet")
     if not asked:
         return said("still asked for more memory than there is")
     return said("still asked for {asked_mib}", asked_mib=asked / MIB)
 
 
-def _free(recovery: Recovery, now: Snapshot) -> str:
-    last = recovery.last
+def _free(last: Failure, now: Snapshot) -> str:
     if last.where == "RAM" or not now.devices:
         return said("{free_mib} of RAM were available", free_mib=now.ram_available_bytes / MIB)
     device = now.devices[0]
@@ -132,8 +105,7 @@ def _held(lack: Lack) -> str:
         need_mib=lack.need_bytes / MIB, room_mib=lack.room_bytes / MIB)
 
 
-def _first_error(recovery: Recovery) -> str:
-    first = recovery.first
+def _first_error(first: Failure) -> str:
     if not first.has_begun:
         return said("ComfyUI did not begin: it expected to need {expected_mib}.",
                     expected_mib=(first.requested_bytes or 0) / MIB)

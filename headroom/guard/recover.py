@@ -20,14 +20,22 @@ from ..base.device import MIB
 from ..base.ram import trim_heap
 from ..base.said import joined, said
 from ..host.adapter import guard_host
-from ..measure.journal import GaveUp, executing_node, note, note_action, note_oom, note_outcome
+from ..measure.journal import (
+    GaveUp,
+    OomAttempt,
+    executing_node,
+    note,
+    note_action,
+    note_oom,
+    note_outcome,
+)
 from ..measure.snapshot import Snapshot, freed_mib, snapshot
 from ..models.unload import unload_models
 from . import lessons, weights
 from .attempt import Done, Failure, attempt_once, guarding, is_recovering, tidy
 from .call import Call, GuardOptions, Plan
 from .errors import OomGuardError
-from .explain import Attempt, Recovery, explain
+from .explain import explain
 from .lack import Lack, lack_of
 
 T = TypeVar("T")
@@ -77,53 +85,55 @@ class _Recovering(Generic[T]):
         self, call: Call[T], options: GuardOptions, plan: Plan, failure: Failure
     ) -> None:
         self.call, self.options, self.plan, self.begun = call, options, plan, plan
-        self.recovery = Recovery([failure])
+        self.failures, self.attempts = [failure], list[OomAttempt]()
         self.room_bytes: int | None = None  # with nothing of the call on the device
         self.missing_bytes: int | None = None  # the last known amount
         self.is_changed = False
         self.is_incomplete = failure.is_incomplete  # a weight may be without its LoRA
 
     def result(self) -> T:
-        recovery, guard = self.recovery, guard_host()
-        while len(recovery.attempts) < self.options.max_attempts:
+        guard = guard_host()
+        while len(self.attempts) < self.options.max_attempts:
             if guard is not None:
                 guard.check_interrupt()
-            attempt = self.attempt()
-            if attempt is None:
+            change = self.changed()
+            if change is None:
                 break
-            recovery.attempts.append(attempt)
-            outcome = self.again(attempt)
+            outcome = self.again(*change)
             if isinstance(outcome, Done):
                 self.learn()
                 return outcome.result
-            recovery.failures.append(outcome)
+            self.failures.append(outcome)
             self.is_incomplete = self.is_incomplete or outcome.is_incomplete
-        raise self.give_up() from recovery.first.as_cause()
+        raise self.give_up() from self.failures[0].as_cause()
 
-    def attempt(self) -> Attempt | None:
-        """Change what may be enough now; None when nothing can be changed."""
+    def changed(self) -> tuple[str, float] | None:
+        """Change what may be enough now; return what was done and the MiB that this freed.
+
+        None when nothing can be changed.
+        """
         tidy()
         clean = snapshot()
         lack = self.lack(clean)
-        is_last = len(self.recovery.attempts) + 1 == self.options.max_attempts
+        is_last = len(self.attempts) + 1 == self.options.max_attempts
         lack = replace(lack, is_last=is_last)
         self.room_bytes = self.room_bytes or lessons.room_bytes(self.call.device)
         if lack.missing_bytes is not None:
             self.missing_bytes = max(lack.missing_bytes, 0) or self.missing_bytes or 0
-        is_first = not self.recovery.attempts
+        is_first = not self.attempts
         if is_first and (lack.missing_bytes or 0) <= 0:
             return self.tidied(lack)
         words = self.change(lack)
         if words:
             tidy()
-            return Attempt(joined(" and ", words), freed_mib(clean, snapshot()) or 0.0)
+            return joined(" and ", words), freed_mib(clean, snapshot()) or 0.0
         if is_first and not lack.is_certain:  # only tidying has freed something
             return self.tidied(lack)
         return None
 
     def lack(self, clean: Snapshot) -> Lack:
         used = [patcher.load_device for patcher in self.call.patchers]
-        return lack_of(self.recovery.last, used, clean).at_least(self.call.needs(self.plan))
+        return lack_of(self.failures[-1], used, clean).at_least(self.call.needs(self.plan))
 
     def learn(self) -> None:
         """Remember the plan that worked; the first plan, if only the cache was in the way."""
@@ -131,10 +141,10 @@ class _Recovering(Generic[T]):
             plan = self.plan if self.missing_bytes else self.begun
             lessons.learn(self.call.key, plan, self.room_bytes, self.missing_bytes)
 
-    def tidied(self, lack: Lack) -> Attempt:
+    def tidied(self, lack: Lack) -> tuple[str, float]:
         if lack.where == "RAM":
             trim_heap()
-        return Attempt(TIDIED, lack.garbage_bytes / MIB)
+        return TIDIED, lack.garbage_bytes / MIB
 
     def change(self, lack: Lack) -> list[str]:
         """Change the plan; return short phrases that say what was done, none if nothing can be.
@@ -184,10 +194,10 @@ class _Recovering(Generic[T]):
             words += call.cut_words(plan)[-1:]
         return words or [TIDIED]
 
-    def again(self, attempt: Attempt) -> "Done[T] | Failure":
-        last = self.recovery.last
-        noted = note_oom(len(self.recovery.attempts), attempt.action, attempt.freed_mib,
-                         last.text, at=last.at)
+    def again(self, action: str, freed: float) -> "Done[T] | Failure":
+        last = self.failures[-1]
+        noted = note_oom(len(self.attempts) + 1, action, freed, last.text, at=last.at)
+        self.attempts.append(noted)
         outcome: Done[T] | Failure | None = None
         try:
             outcome = attempt_once(self.next_attempt)
@@ -204,9 +214,9 @@ class _Recovering(Generic[T]):
 
     def give_up(self) -> OomGuardError:
         tidy()
-        last, clean = self.recovery.last, snapshot()
-        text = explain(self.call, self.options, self.recovery, last.memory or clean,
-                       self.lack(clean))
+        clean = snapshot()
+        text = explain(self.call, self.options, self.failures, self.attempts,
+                       self.failures[-1].memory or clean, self.lack(clean))
         note(GaveUp(*executing_node(), text))
         return OomGuardError(text)
 

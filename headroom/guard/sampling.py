@@ -33,7 +33,7 @@ def guard_model(patcher: Any, options: GuardOptions, guard: Any) -> Any:
     """
     own = _Guard(options, guard)
     wrappers = (own.sample, own.load, own.step, own.conditionings, forward)
-    return guard.wrap_model(patcher, KEY, dict(zip(guard.WRAPPERS, wrappers, strict=True)))
+    return guard.sampling.wrap_model(patcher, KEY, dict(zip(guard.WRAPPERS, wrappers, strict=True)))
 
 
 class _Guard:
@@ -48,14 +48,14 @@ class _Guard:
         if _is_training():
             return executor(noise, *args, **kwargs)
         guider = executor.class_obj
-        self._guard.start_sampling(guider)
+        self._guard.sampling.start_sampling(guider)
         picture = (kwargs.get("latent_shapes") or [noise.shape])[0]
         run = Run(_kind(guider, noise.shape, self._options), picture, guider)
         guider.model_options.setdefault("transformer_options", {})[KEY] = run
         state, containers = RandomState(), Containers(guider.model_options)
 
         def reset() -> None:
-            self._guard.end_sampling(guider)
+            self._guard.sampling.end_sampling(guider)
             run.copies.clear()
             containers.restore()
             state.restore()
@@ -80,12 +80,12 @@ class _Guard:
         beside: list[Any] = []
         if run.guider is not None:
             # Only now others have added what takes part in the steps.
-            run.keeps_failed_steps = self._guard.keeps_failed_steps(run.guider, KEY)
+            run.keeps_failed_steps = self._guard.sampling.keeps_failed_steps(run.guider, KEY)
             beside = self._guard.models_beside(run.guider)
-        run.in_use = [patcher, *beside, *self._guard.additional_models(patcher, conds)]
+        run.in_use = [patcher, *beside, *self._guard.sampling.additional_models(patcher, conds)]
 
         def load() -> Any:
-            estimate = max(self._guard.estimated_bytes(patcher.model, shape), 1.0)
+            estimate = max(self._guard.sampling.estimated_bytes(patcher.model, shape), 1.0)
             hidden = weights.hidden_bytes(patcher)
             wanted = max(run.plan.room_bytes, estimate if hidden else 0) + hidden
             times = max(1.0, wanted / estimate)
@@ -126,14 +126,15 @@ class _Guard:
             run.copies.clear()
             self._guard.load_again(call.patchers)
             conds = list(getattr(guider, "conds", {}).values())
-            self._guard.reset_conditioning(guider.inner_model, conds)
+            self._guard.sampling.reset_conditioning(guider.inner_model, conds)
 
         call = Step(
             self._guard, self._options, run, guider.inner_model.current_patcher, x.shape,
             lambda: executor(x, timestep, options, *args, **kwargs), reset)
         result = recover(call, self._options, run.plan)
         if footprints and (taken := footprints[0].bytes()) is not None:
-            to_come = self._guard.buffers_needed_bytes(call.patchers) - self._guard.buffers_bytes()
+            streaming = self._guard.streaming
+            to_come = streaming.buffers_needed_bytes(call.patchers) - streaming.buffers_bytes()
             if run.grow(taken[0], taken[1] - max(0, to_come)):
                 lessons.amend(run.key, run.plan)
         return result

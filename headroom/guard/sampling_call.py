@@ -36,7 +36,7 @@ class Sampling(Call[Any]):
 
     @property
     def size(self) -> str:  # type: ignore[override]
-        size: str = self._guard.picture_size(self._patcher.model, self._picture)
+        size: str = self._guard.sampling.picture_size(self._patcher.model, self._picture)
         return size
 
     @property
@@ -54,7 +54,7 @@ class Sampling(Call[Any]):
         """Let the models be loaded again with more room left."""
         if lack.where == "RAM" or plan.room_bytes >= weights.EVERYTHING:
             return None
-        estimate = self._guard.estimated_bytes(self._patcher.model, self._shape)
+        estimate = self._guard.sampling.estimated_bytes(self._patcher.model, self._shape)
         room = weights.EVERYTHING if plan.room_bytes else int(_MORE_ROOM * estimate)
         return replace(plan, room_bytes=room), None
 
@@ -62,8 +62,8 @@ class Sampling(Call[Any]):
         if not self._options.split_batch:
             return None
         run, row = self._run, [1, *self._shape[1:]]
-        limit = run.fewer_rows(lack, self._guard.buffers_needed_bytes(self.patchers),
-                               self._guard.estimated_bytes(self._patcher.model, row))
+        limit = run.fewer_rows(lack, self._guard.streaming.buffers_needed_bytes(self.patchers),
+                               self._guard.sampling.estimated_bytes(self._patcher.model, row))
         if limit is None:
             return None
         run.too_many = min(run.widest, run.too_many or run.widest)
@@ -98,7 +98,7 @@ class Step(Sampling):
         return said("a step of sampling with {model}", model=model)
 
     def run(self, plan: Plan) -> Any:
-        self._guard.make_buffers(self.patchers)
+        self._guard.streaming.make_buffers(self.patchers)
         return super().run(plan)
 
     def lighter(self, plan: Plan, lack: Lack) -> tuple[Plan, int | None] | None:

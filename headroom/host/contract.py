@@ -148,8 +148,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
     "server": {
         "execution.PromptQueue": (
             "set_flag(_, _)", "get_flags(reset=_)", "get_tasks_remaining()",
-            "get_current_queue_volatile()", "get_history(prompt_id=_)",
-            "?get_history(map_function=_)",
+            "get_current_queue_volatile()", "get_history(prompt_id=_, map_function=_)",
         ),
         "server.PromptServer": (
             "app", "loop", "client_id", "routes", "add_on_prompt_handler(_)",

@@ -24,13 +24,8 @@ def values_of(prompt_id: str, prompt: Mapping[str, Any]) -> ValueOf:
 
     It costs as much as ComfyUI needs to look the prompt up in its cache.
     """
-    entry_of = entries_of(prompt_id, prompt)
-
-    def value_of(node_id: str) -> Value | None:
-        found = entry_of(node_id)
-        return None if found is None else _value(*found)
-
-    return value_of
+    entries = entries_of(prompt_id, prompt)
+    return lambda node_id: _value(*entries[node_id]) if node_id in entries else None
 
 
 def turn_values(prompt_id: str, nodes: Collection[str]) -> Iterator[Value]:

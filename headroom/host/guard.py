@@ -1,7 +1,8 @@
 """The host adapter for OOM Guard: loading, offloading, wrappers and clean-up.
 
-Nothing of ComfyUI is replaced. Everything here calls a function that ComfyUI itself calls in the
-same situation; functions that only newer ComfyUIs have are tested for first.
+Sampling and the streaming of weights are in modules of their own, which guard/ uses through this
+one. Nothing of ComfyUI is replaced. Everything here calls a function that ComfyUI itself calls in
+the same situation; functions that only newer ComfyUIs have are tested for first.
 """
 
 import importlib
@@ -20,34 +21,10 @@ from comfy.patcher_extension import WrappersMP
 
 from ..base.inputs import attribute
 from . import core as host
+from . import sampling as sampling
+from . import streaming as streaming
 from .features import lost
-from .sampling import (
-    additional_models,
-    end_sampling,
-    estimated_bytes,
-    keeps_failed_steps,
-    picture_size,
-    reset_conditioning,
-    start_sampling,
-    wrap_model,
-)
-from .streaming import (
-    buffers_bytes,
-    buffers_needed_bytes,
-    forget_half_casts,
-    has_half_pages,
-    make_buffers,
-    recording_paused,
-    settle_streaming,
-)
-
-# The other functions that guard/ uses: about sampling and streaming weights.
-__all__ = [
-    "additional_models", "buffers_bytes", "buffers_needed_bytes", "end_sampling", "estimated_bytes",
-    "forget_half_casts", "keeps_failed_steps", "has_half_pages", "make_buffers", "picture_size",
-    "recording_paused", "reset_conditioning", "settle_streaming", "start_sampling",
-    "wrap_model",
-]
+from .streaming import recording_paused as recording_paused
 
 _CPU = torch.device("cpu")
 

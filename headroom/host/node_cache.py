@@ -6,7 +6,7 @@ each node (IS_CHANGED, fingerprint_inputs).
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,6 +20,7 @@ from .types import Cached, asked_about
 
 log = logging.getLogger("headroom")
 
+Entries = dict[str, tuple[Any, Any]]  # by node: its key, and what is cached under it
 NODE = "current_item"  # its name in ComfyUI's function for one node
 
 
@@ -47,27 +48,16 @@ def cached_now(prompt_id: str, prompt: Mapping[str, Any]) -> Cached | None:
     if not sets:
         return None
     try:
-        nodes, keys, cache = _looked_up(sets, prompt_id, prompt)
+        nodes, entries = _looked_up(sets, prompt_id, prompt)
     except Exception:
         log.exception("[Headroom] ComfyUI's node cache cannot be read")
         return None
-    kept = [node_id for node_id in nodes if keys is not None
-            and keys.get_data_key(node_id) in cache]
-    return Cached(frozenset(kept), _marks(nodes))
+    return Cached(frozenset(entries), _marks(nodes))
 
 
-def entries_of(
-    prompt_id: str, prompt: Mapping[str, Any]
-) -> Callable[[str], tuple[Any, Any] | None]:
-    """Return functions for the key and the entry of a node of `prompt`; None if none is cached."""
-    _, keys, cache = _looked_up(cache_sets(), prompt_id, prompt)
-
-    def entry_of(node_id: str) -> tuple[Any, Any] | None:
-        key = None if keys is None else keys.get_data_key(node_id)
-        entry = None if key is None else cache.get(key)
-        return None if entry is None else (key, entry)
-
-    return entry_of
+def entries_of(prompt_id: str, prompt: Mapping[str, Any]) -> Entries:
+    """Return what is cached of `prompt`; as costly as `cached_now`."""
+    return _looked_up(cache_sets(), prompt_id, prompt)[1]
 
 
 def turns_of(prompt_id: str) -> list[tuple[str, Any, Any]]:
@@ -87,8 +77,8 @@ def turns_of(prompt_id: str) -> list[tuple[str, Any, Any]]:
 
 def _looked_up(
     sets: list[Any], prompt_id: str, prompt: Mapping[str, Any]
-) -> tuple[dict[str, Any], Any, Mapping[Any, Any]]:
-    """Return the prompt's nodes with change marks, their keys, and what is cached by key."""
+) -> tuple[dict[str, Any], Entries]:
+    """Return the prompt's nodes with change marks, and what is cached of them."""
     work = _look(sets, prompt_id, prompt)
     with ThreadPoolExecutor(1) as thread:  # this thread may run the event loop of a prompt
         return thread.submit(asyncio.run, work).result()
@@ -96,7 +86,7 @@ def _looked_up(
 
 async def _look(
     sets: list[Any], prompt_id: str, prompt: Mapping[str, Any]
-) -> tuple[dict[str, Any], Any, Mapping[Any, Any]]:
+) -> tuple[dict[str, Any], Entries]:
     asked_about.set(prompt)
     nodes = {node_id: {key: value for key, value in node.items() if key != "is_changed"}
              for node_id, node in dict(prompt).items()}
@@ -106,10 +96,12 @@ async def _look(
         await asked.get(node_id)
     outputs = _outputs(sets)
     if not hasattr(outputs, "key_class"):  # emptied, or never filled
-        return nodes, None, {}
+        return nodes, {}
     keys = outputs.key_class(dynamic, list(nodes), asked)
     await keys.add_keys(list(nodes))
-    return nodes, keys, outputs.cache
+    found = {node_id: keys.get_data_key(node_id) for node_id in nodes}
+    return nodes, {node_id: (key, entry) for node_id, key in found.items()
+                   if (entry := outputs.cache.get(key)) is not None}
 
 
 def _outputs(sets: list[Any]) -> Any:

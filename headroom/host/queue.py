@@ -1,7 +1,6 @@
 """ComfyUI's queue and history, used as its own /prompt route uses them."""
 
 import asyncio
-import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -110,15 +109,9 @@ def validated(prompt_id: str, prompt: Mapping[str, Any], outputs: list[str]) -> 
 
     It validates as ComfyUI's /prompt route does, in the server's thread; do not call it there.
     """
-    work = execution.validate_prompt(prompt_id, prompt, outputs)
-    if not inspect.iscoroutine(work):
-        return _outcome(work)
-    waiting = asyncio.run_coroutine_threadsafe(work, PromptServer.instance.loop)
-    return _outcome(waiting.result(VALIDATE_SECONDS))
-
-
-def _outcome(answer: Any) -> list[str]:
-    fits, error, outputs = answer[:3]
+    waiting = asyncio.run_coroutine_threadsafe(
+        execution.validate_prompt(prompt_id, prompt, outputs), PromptServer.instance.loop)
+    fits, error, outputs = waiting.result(VALIDATE_SECONDS)[:3]
     if fits:
         return list(outputs)
     details = f" ({error['details']})" if error.get("details") else ""

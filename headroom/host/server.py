@@ -13,7 +13,6 @@ from typing import Any
 from aiohttp import web
 from server import PromptServer
 
-from .core import accepts
 from .types import Outcome, messages_of
 
 log = logging.getLogger("headroom")
@@ -202,10 +201,9 @@ def is_running(prompt_id: str) -> bool:
 
 def history_entry(prompt_id: str) -> dict[str, Any] | None:
     """Return ComfyUI's history entry of a prompt, not a copy: only read it."""
-    queue = PromptServer.instance.prompt_queue
-    pick = {"map_function": dict} if accepts(queue.get_history, "map_function") else {}
-    found: dict[str, Any] | None = queue.get_history(prompt_id=prompt_id, **pick).get(prompt_id)
-    return found
+    found = PromptServer.instance.prompt_queue.get_history(prompt_id=prompt_id, map_function=dict)
+    entry: dict[str, Any] | None = found.get(prompt_id)
+    return entry
 
 
 def outcome_of(prompt_id: str) -> Outcome | None:

@@ -5,6 +5,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from ..base.device import in_mib
+
 RunStatus = Literal["running", "success", "error", "interrupted"]
 # Node id, its state (not used) and prompt id: what ComfyUI passes to a progress handler.
 NodeCallback = Callable[[str, Any, str], None]
@@ -86,6 +88,12 @@ class Held(NamedTuple):
     model: ModelFacts
     device: str
     bytes: int
+
+    def as_json(self) -> dict[str, Any]:
+        model = self.model
+        return {"id": model.id, "kind": model.kind, "class": model.class_name, "file": model.file,
+                "device": self.device, "loaded_mib": in_mib(self.bytes),
+                "total_mib": in_mib(model.total_bytes), "dynamic": model.is_dynamic}
 
 
 def messages_of(status: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -3,11 +3,10 @@
 The recorder of runs is a listener; the nodes do not know it. Without listeners notes cost nothing.
 """
 
-import itertools
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..base.said import said
 from ..host.adapter import current_host
@@ -35,13 +34,13 @@ class Action:
     text: str
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class OomAttempt:
     """One attempt of a recovery after an out-of-memory error.
 
     `attempt` 0: there was no guard, and ComfyUI continued without a part of the work. `recovered`
-    None: the call is being repeated; another entry with the same `number` says how that ended.
-    `at`: seconds of `time.perf_counter` when memory ran out.
+    None: the call is being repeated; when that has ended, the same object is noted again. `at`:
+    seconds of `time.perf_counter` when memory ran out.
     """
 
     prompt_id: str | None
@@ -52,7 +51,6 @@ class OomAttempt:
     error: str
     recovered: bool | None
     at: float
-    number: int
 
     @property
     def is_news(self) -> bool:
@@ -80,7 +78,6 @@ class GaveUp:
 
 
 Entry = Action | OomAttempt | GaveUp | EmbeddingReads
-_numbers = itertools.count(1)
 _listeners: list[Callable[[Entry], None]] = []
 
 
@@ -100,13 +97,11 @@ def executing_node() -> tuple[str | None, str | None]:
 
 
 def note_action(action: str, freed_mib: float | None, text: str) -> None:
-    prompt_id, node_id = executing_node()
-    note(Action(prompt_id, node_id, action, freed_mib, text))
+    note(Action(*executing_node(), action, freed_mib, text))
 
 
 def note_embeddings(read: int, encoded: int) -> None:
-    prompt_id, node_id = executing_node()
-    note(EmbeddingReads(prompt_id, node_id, read, encoded))
+    note(EmbeddingReads(*executing_node(), read, encoded))
 
 
 def note_oom(
@@ -124,7 +119,7 @@ def note_oom(
     )
     entry = OomAttempt(
         prompt_id, node_id, attempt, action, freed_mib, error, recovered,
-        time.perf_counter() if at is None else at, next(_numbers),
+        time.perf_counter() if at is None else at,
     )
     note(entry)
     return entry
@@ -134,15 +129,15 @@ def note_outcome(entry: OomAttempt, recovered: bool) -> None:
     """Report to the listeners and the log how the repeated call ended."""
     node = entry.node_id or "-"
     log.warning("[Headroom] node %s, attempt %d: %s", node, entry.attempt, _OUTCOMES[recovered])
-    note(replace(entry, recovered=recovered))
+    entry.recovered = recovered
+    note(entry)
 
 
 def note_left_out(error: str) -> None:
     """Report, also to the log, that memory ran out and ComfyUI continued without a part."""
     prompt_id, node_id = executing_node()
     log.warning("[Headroom] node %s: %s (%s)", node_id or "-", LEFT_OUT, error)
-    now = time.perf_counter()
-    note(OomAttempt(prompt_id, node_id, 0, LEFT_OUT, 0.0, error, False, now, next(_numbers)))
+    note(OomAttempt(prompt_id, node_id, 0, LEFT_OUT, 0.0, error, False, time.perf_counter()))
 
 
 def note(entry: Entry) -> None:

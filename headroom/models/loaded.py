@@ -3,14 +3,13 @@
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..base.device import MIB, same_device
+from ..base.device import same_device
 from ..base.inputs import shown
 from ..base.said import Said, said
 from ..base.tensors import module_tensors, parts_of
@@ -30,37 +29,6 @@ _KINDS = (
 )
 
 
-@dataclass(frozen=True)
-class LoadedModel:
-    """One set of weights that ComfyUI has loaded. `loaded_bytes` counts what is on its GPU.
-
-    `file`: the name of its file, None if ComfyUI does not remember it. `patcher`: returns its
-    patcher while that exists.
-    """
-
-    id: str
-    kind: Said
-    class_name: str
-    file: str | None
-    device: str
-    loaded_bytes: int
-    total_bytes: int
-    dynamic: bool
-    patcher: Callable[[], Any]
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "kind": self.kind,
-            "class": self.class_name,
-            "file": self.file,
-            "device": self.device,
-            "loaded_mib": round(self.loaded_bytes / MIB, 3),
-            "total_mib": round(self.total_bytes / MIB, 3),
-            "dynamic": self.dynamic,
-        }
-
-
 _names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 _facts: weakref.WeakKeyDictionary[Any, ModelFacts] = weakref.WeakKeyDictionary()
 _numbers = itertools.count(1)  # no name is used twice
@@ -75,36 +43,32 @@ def name_of(model: Any) -> str:
         return _names[model]
 
 
-def loaded_models() -> list[LoadedModel]:
-    """Return what ComfyUI has loaded, most recent first, each set of weights once."""
+def loaded_models() -> list[Held]:
+    """Return what ComfyUI has loaded, most recent first, each set of weights once.
+
+    It costs some microseconds for each model; the first time a millisecond or two.
+    """
     host = current_host()
     if host is None:
         return []
     with borrowed.looked_at([]) as patchers:
-        return _described(host, patchers)
+        return _held(host, patchers)
 
 
-def _described(host: Any, patchers: list[Any]) -> list[LoadedModel]:
+def _held(host: Any, patchers: list[Any]) -> list[Held]:
     """Describe each model, and put its patcher into `patchers`."""
-    found: dict[str, LoadedModel] = {}
+    found: dict[str, Held] = {}
     for entry in host.loaded_entries():
         patcher = entry.model
         if patcher is not None:
             patchers.append(patcher)
-            model = _describe(entry, patcher, host)
-            found.setdefault(model.id, model)
+            facts = _facts_of(patcher, host)
+            found.setdefault(facts.id, Held(facts, str(entry.device), loaded_bytes(entry)))
     return list(found.values())
 
 
-def _describe(entry: Any, patcher: Any, host: Any) -> LoadedModel:
-    facts = _facts_of(patcher, host)
-    return LoadedModel(
-        facts.id, kind_of(patcher.model), facts.class_name, facts.file, str(entry.device),
-        loaded_bytes(entry), facts.total_bytes, facts.is_dynamic, weakref.ref(patcher))
-
-
 def _facts_of(patcher: Any, host: Any) -> ModelFacts:
-    """Return what never changes about a model; it is read once, in a millisecond or two."""
+    """Return what never changes about a model; it is read once."""
     model = patcher.model
     if model not in _facts:
         _facts[model] = ModelFacts(
@@ -138,8 +102,10 @@ def class_name(model: Any) -> str:
 
 def patchers_named(ids: list[str]) -> list[Any]:
     """Return the patchers of these models; ValueError names one that is not loaded (any more)."""
-    known = {model.id: patcher for model in loaded_models()
-             if (patcher := model.patcher()) is not None}
+    host = current_host()
+    entries = [] if host is None else host.loaded_entries()
+    known = {name_of(patcher.model): patcher for entry in reversed(entries)
+             if (patcher := entry.model) is not None}
     for wanted in ids:
         if wanted not in known:
             raise ValueError(said(
@@ -177,33 +143,3 @@ def _used_dtype(model: torch.nn.Module, name: str, tensor: torch.Tensor) -> torc
     owner, _, leaf = name.rpartition(".")
     module = model.get_submodule(owner) if owner else model
     return getattr(module, f"{leaf}_comfy_model_dtype", None) or tensor.dtype
-
-
-class HeldModels:
-    """Returns, when called, what ComfyUI holds on its devices: a few microseconds for each model.
-
-    It is called between any two nodes. Equal answers in a row are one object, so the records of
-    many nodes share it.
-    """
-
-    def __init__(self) -> None:
-        self._seen: list[tuple[weakref.ref[Any], torch.device, int]] = []
-        self._last: tuple[Held, ...] = ()
-
-    def __call__(self) -> tuple[Held, ...]:
-        host = current_host()
-        entries = host.loaded_entries() if host is not None else []
-        found = [(patcher, entry.device, loaded_bytes(entry)) for entry in entries
-                 if (patcher := entry.model) is not None]
-        if not self._is_seen(found):
-            self._seen = [(weakref.ref(one.model), place, size) for one, place, size in found]
-            self._last = tuple(Held(_facts_of(patcher, host), str(device), size)
-                               for patcher, device, size in found if size > 0)
-        return self._last
-
-    def _is_seen(self, found: list[tuple[Any, torch.device, int]]) -> bool:
-        """Whether nothing has changed since the last call, as after most nodes."""
-        return len(found) == len(self._seen) and all(
-            size == was and ref() is patcher.model and place == there
-            for (patcher, place, size), (ref, there, was) in zip(found, self._seen, strict=True)
-        )

@@ -28,7 +28,7 @@ class Probe:
 
     def __init__(
         self, clock: Callable[[], float] = time.perf_counter,
-        held: Callable[[], tuple[Held, ...]] = tuple,
+        held: Callable[[], list[Held]] = list,
         strain: Callable[[], Strain | None] = lambda: None,
     ) -> None:
         self._clock = clock
@@ -79,7 +79,10 @@ class Probe:
         self._in_a_row += 1
         found = self.measured(begins_again=True)
         if self._devices:
-            found = found._replace(models=self._models.call(self._held) or ())
+            models = tuple(one for one in self._models.call(self._held) or () if one.bytes)
+            # Equal ones are one object, which the records of many nodes share.
+            found = found._replace(
+                models=last.models if last is not None and last.models == models else models)
         self._last = found
         return found.at, found
 

@@ -151,14 +151,12 @@ class Run:
     def note(self, at: float, entry: Entry) -> None:
         """Add an event; the oldest are dropped when there are too many.
 
-        An out-of-memory attempt is added when memory runs out; its outcome is set later.
+        An out-of-memory attempt is added when memory runs out; it gets its outcome later.
         """
         if isinstance(entry, OomAttempt):
+            if any(known is entry for _, known in self.entries):
+                return
             at = entry.at
-            for index, (_, known) in enumerate(self.entries):
-                if isinstance(known, OomAttempt) and known.number == entry.number:
-                    self.entries[index] = (at, entry)
-                    return
         self.entries.append((at, entry))
         del self.entries[:-MAX_ENTRIES]
 

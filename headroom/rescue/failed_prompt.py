@@ -9,8 +9,7 @@ from ..base.error_table import Row, Where, first_line, row_of
 from ..base.graph import Graph
 from ..base.prompt_node import title_given
 from ..guard.errors import requested_bytes, where_of, where_of_text
-from ..host.types import messages_of
-from ..models.loaded import LoadedModel
+from ..host.types import Held, messages_of
 
 
 class SeenError(NamedTuple):
@@ -20,17 +19,16 @@ class SeenError(NamedTuple):
     where: Where
     kind: str
     text: str
-    held: tuple[LoadedModel, ...]
+    held: tuple[Held, ...]
     told_as: tuple[str, str] | None = None  # type and text of the error that the node raised
     is_stop: bool = False  # no error: the prompt was interrupted before RAM ran out
     shown: str | None = None  # the node on the canvas, if a loop made `node_id` from it
 
     @classmethod
     def of(
-        cls, error: BaseException, node_id: str | None, models: list[LoadedModel]
+        cls, error: BaseException, node_id: str | None, models: list[Held]
     ) -> "SeenError":
-        held = sorted((model for model in models if model.loaded_bytes >= MIB),
-                      key=lambda model: -model.loaded_bytes)
+        held = sorted((one for one in models if one.bytes >= MIB), key=lambda one: -one.bytes)
         kind = type(error).__name__
         return cls(node_id, where_of(error) or "device", kind, str(error), tuple(held))
 
@@ -62,7 +60,7 @@ class FailedPrompt:
     error: str  # its first line, with its type
     row: Row | None  # what is known of such errors
     asked_bytes: int | None
-    held: tuple[LoadedModel, ...]
+    held: tuple[Held, ...]
     finished: frozenset[str]
     wrong: frozenset[str] = frozenset()  # finished, but without a part of their work
     marks: Mapping[str, Any] = field(default_factory=dict)  # each node's own mark of change
@@ -85,8 +83,8 @@ class FailedPrompt:
             "stopped": self.is_stop,
             "asked_mib": in_mib(self.asked_bytes),
             "held": [
-                {"kind": model.kind, "class": model.class_name, "file": model.file,
-                 "loaded_mib": in_mib(model.loaded_bytes)} for model in self.held
+                {"kind": one.model.kind, "class": one.model.class_name, "file": one.model.file,
+                 "loaded_mib": in_mib(one.bytes)} for one in self.held
             ],
             "error": self.error,
         }
@@ -115,17 +113,23 @@ def failure_of(
     cached = frozenset(map(str, messages.get("execution_cached", {}).get("nodes") or []))
     own = [one if one in prompt else _maker(one) for one in left_out]
     wrong = tainted(Graph(prompt), own, cached)
-    found = _raised(error, heard, prompt)
-    if found is None:
+    node_id, class_type = str(error.get("node_id")), str(error.get("node_type"))
+    seen = _seen(node_id, error, heard)
+    if seen is None:
         return None
+    if seen.shown in prompt:  # for a node in a loop ComfyUI names the loop's begin node
+        node_id = str(seen.shown)
+        class_type = str(prompt[node_id]["class_type"])
     ran = executed(entry)
-    finished = (cached | ran) - wrong - {found["node_id"]}
     created = frozenset((_maker(one), (shown or {}).get(one, one)) for one in ran
                         if one not in prompt)
     return FailedPrompt(
         prompt_id=str(prompt_id), number=number, prompt=prompt, extra_data=extra_data,
-        outputs=tuple(outputs), finished=finished, wrong=wrong, marks=marks or {},
-        created=created, **found,
+        outputs=tuple(outputs), node_id=node_id, class_type=class_type, where=seen.where,
+        error=first_line(seen.kind, seen.text), row=row_of(seen.kind, seen.text),
+        asked_bytes=requested_bytes(seen.text), held=seen.held,
+        finished=(cached | ran) - wrong - {node_id}, wrong=wrong, marks=marks or {},
+        created=created, is_stop=seen.is_stop,
     )
 
 
@@ -147,33 +151,15 @@ def executed(entry: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(map(str, error.get("executed") or []))
 
 
-def _raised(
-    error: Mapping[str, Any], heard: SeenError | None, prompt: Mapping[str, Any]
-) -> dict[str, Any] | None:
-    """Return the facts of a node's error; None if it was not about memory.
-
-    For a node in a loop ComfyUI names the loop's begin node: here that is the node that failed.
-    """
+def _seen(
+    node_id: str, error: Mapping[str, Any], heard: SeenError | None
+) -> SeenError | None:
+    """Return a node's error; None if it was not about memory."""
     kind, text = str(error.get("exception_type")), str(error.get("exception_message"))
-    node_id = str(error.get("node_id"))
-    if heard is not None and not heard.is_cause_of(node_id, kind, text):
-        heard = None  # the node continued after that one
-    where = heard.where if heard is not None else where_of_text(kind, text)
-    if where is None:
-        return None
-    if heard is not None:
-        kind, text = heard.kind, heard.text
-    class_type = str(error.get("node_type"))
-    if heard is not None and heard.shown in prompt:
-        node_id = str(heard.shown)
-        class_type = str(prompt[node_id]["class_type"])
-    return {
-        "node_id": node_id, "class_type": class_type, "where": where,
-        "error": first_line(kind, text), "row": row_of(kind, text),
-        "asked_bytes": requested_bytes(text),
-        "held": () if heard is None else heard.held,
-        "is_stop": heard is not None and heard.is_stop,
-    }
+    if heard is not None and heard.is_cause_of(node_id, kind, text):
+        return heard  # else the node continued after that one
+    where = where_of_text(kind, text)
+    return None if where is None else SeenError(node_id, where, kind, text, ())
 
 
 def tainted(graph: Graph, left_out: Collection[str], cached: frozenset[str]) -> frozenset[str]:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from ..base.said import Said, said_json, sentence_of
 from ..guard.errors import out_of_memory_behind
 from ..host.adapter import guard_host
+from ..host.types import Held
 from ..measure.journal import Action, OomAttempt, executing_node, note
-from ..models.loaded import LoadedModel
 from ..record.newest import Newest
 from .failed_prompt import FailedPrompt, SeenError
 from .setup import RerunSetup
@@ -27,7 +27,7 @@ class Running:
     is_decided: threading.Event = field(default_factory=threading.Event)
 
     def fails(
-        self, error: BaseException, host: Any, models: Callable[[], list[LoadedModel]]
+        self, error: BaseException, host: Any, models: Callable[[], list[Held]]
     ) -> None:
         """ComfyUI handles an error: note what holds the memory before everything is unloaded.
 
@@ -48,7 +48,7 @@ class Running:
         if error is not cause:
             self.heard = self.heard._replace(told_as=(type(error).__name__, str(error)))
         if (guard := guard_host()) is not None:
-            guard.forget_half_casts()  # else a rerun would use them
+            guard.streaming.forget_half_casts()  # else a rerun would use them
 
     def node_continues(self, entry: OomAttempt) -> None:
         """A node continued; without a part of its work, unless somebody repeated that part."""

@@ -12,8 +12,8 @@ from typing import Any
 from ..base.node_types import Registry
 from ..base.said import NotKnown, Refused, joined, sentence_of
 from ..host.adapter import guard_host
+from ..host.types import Held
 from ..measure.journal import Entry, OomAttempt
-from ..models.loaded import LoadedModel
 from . import words
 from .failed_prompt import FailedPrompt, SeenError, executed, failure_of, row_of_entry
 from .finished import Finished
@@ -34,7 +34,7 @@ class Rescue:
     host: Any
     registry: Registry
     purge: Callable[[bool], None]  # of RAM too, if True; in the thread that runs prompts
-    models: Callable[[], list[LoadedModel]]
+    models: Callable[[], list[Held]]
     finished: Finished | None = None  # keeps on disk what a rerun need not compute again
 
     def __post_init__(self) -> None:

@@ -134,8 +134,8 @@ def _held(failure: FailedPrompt) -> str:
     if not failure.held:
         return ""
     named = [said("{name} ({kind}) {loaded_mib}", name=model.file or model.class_name,
-                  kind=model.kind, loaded_mib=model.loaded_bytes / MIB)
-             for model in failure.held[:MODELS_NAMED]]
+                  kind=model.kind, loaded_mib=loaded / MIB)
+             for model, _, loaded in failure.held[:MODELS_NAMED]]
     return said(" while these models were loaded: {models}",
                 models=_some(named, len(failure.held)))
 

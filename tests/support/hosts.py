@@ -107,6 +107,7 @@ class GuardHost:
     """headroom/host/guard.py on a ComfyUI that streams, records and leaves out nothing."""
 
     recording_paused = contextlib.nullcontext
+    sampling = streaming = property(lambda self: self)  # the functions of its other modules
 
     def __init__(self, **functions):
         vars(self).update(functions)

@@ -3,7 +3,7 @@
 import torch
 
 from headroom.base.node_types import from_object_info
-from headroom.models.loaded import LoadedModel
+from headroom.host.types import Held, ModelFacts
 from headroom.rescue.rescue import Rescue
 
 OOM = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has ...")
@@ -103,10 +103,8 @@ class Bench:
     def __init__(self, finished=None):
         self.host = Queue()
         self.purged = []
-        model = LoadedModel(
-            id="m1", kind="diffusion model", class_name="BaseModel", file="sd15.safetensors",
-            device="cuda:0", loaded_bytes=3 << 30, total_bytes=3 << 30, dynamic=False, patcher=None,
-        )
+        facts = ModelFacts("m1", "diffusion model", "BaseModel", "sd15.safetensors", 3 << 30)
+        model = Held(facts, "cuda:0", 3 << 30)
         self.registry = Registry()
         self.rescue = Rescue(self.host, self.registry, self.purged.append, lambda: [model],
                              finished)

@@ -16,7 +16,7 @@ from fakecuda import FakeCuda
 from headroom.advise import from_run
 from headroom.guard.attempt import Failure
 from headroom.guard.call import GuardOptions
-from headroom.guard.explain import Recovery, explain
+from headroom.guard.explain import explain
 from headroom.guard.lack import Lack
 from headroom.measure import nvml
 from headroom.measure import other_processes as module
@@ -43,8 +43,8 @@ def on_card(monkeypatch):
 
 def told():
     """What the final error of OOM Guard and the advice say about other processes."""
-    failed = Recovery([Failure.of(torch.OutOfMemoryError("Tried to allocate 3.00 GiB."))])
-    text = explain(Changing(None), GuardOptions(), failed, snapshot(), Lack("device"))
+    failed = Failure.of(torch.OutOfMemoryError("Tried to allocate 3.00 GiB."))
+    text = explain(Changing(None), GuardOptions(), [failed], [], snapshot(), Lack("device"))
     return text.split("Most likely to help: ")[1], from_run.others()
 
 

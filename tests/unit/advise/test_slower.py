@@ -68,7 +68,7 @@ def test_where_the_records_are_the_same_it_says_so():
      "other programs held 3,100.0 MiB of the GPU, and 100.0 MiB in the earlier run"),
     ({"entries": [Action("c", "3", "guard", 0.0, "in tiles of 512 pixels: remembered")]},
      "OOM Guard: in tiles of 512 pixels: remembered"),
-    ({"entries": [OomAttempt("c", "3", 1, "unloaded", 0.0, "oom", True, 2.0, 1)]},
+    ({"entries": [OomAttempt("c", "3", 1, "unloaded", 0.0, "oom", True, 2.0)]},
      "calls that OOM Guard repeated: 1, and 0 in the earlier run"),
 ])
 def test_each_difference_is_named_with_its_figure(how, why):

@@ -11,11 +11,10 @@ from headroom.api import metrics as metrics_module
 from headroom.api.metrics import MAX_CLASSES, Metrics, gauges
 from headroom.base.device import MIB
 from headroom.base.said import Refused
-from headroom.host.types import NodeLabel, Outcome
+from headroom.host.types import Held, ModelFacts, NodeLabel, Outcome
 from headroom.measure import journal
 from headroom.measure.journal import OomAttempt
 from headroom.measure.snapshot import DeviceMemory, Snapshot
-from headroom.models.loaded import LoadedModel
 from headroom.record.memory import Reading, Use
 from headroom.record.nodes import NodeTable
 from headroom.record.run import Run
@@ -110,8 +109,7 @@ def test_nothing_is_counted_before_the_first_request(source):
 
 def test_errors_and_recoveries_are_counted_by_class(source, metrics, failures):
     def attempt(recovered):
-        number = int(recovered)
-        return OomAttempt("p", "1", 1, "tidied", 0.0, "error", recovered, at=0.0, number=number)
+        return OomAttempt("p", "1", 1, "tidied", 0.0, "error", recovered, at=0.0)
 
     source.play("p", entries=[attempt(False), attempt(True)])
     source.play("q", "error", nodes=(("7", "VAEDecode"),))
@@ -160,7 +158,7 @@ def moment(monkeypatch):
         DeviceMemory("cuda:0", NASTY, 8000 * MIB, 3000 * MIB, 10, 20, None),
         DeviceMemory("mps:0", "Other", None, None, 5, None, None),
     )
-    models = [LoadedModel(f"m{n}", "VAE", "Net", None, "cuda:0", 7, 9, False, None) for n in (0, 1)]
+    models = [Held(ModelFacts(f"m{n}", "VAE", "Net", None, 9), "cuda:0", 7) for n in (0, 1)]
     monkeypatch.setattr(metrics_module, "snapshot", lambda: Snapshot(devices, 11, 12))
     monkeypatch.setattr(metrics_module, "loaded_models", lambda: models)
     return lambda: gauges(lambda: (1, 4))

@@ -12,6 +12,7 @@ from headroom.api.ram_stop import EVENT, Node, RamFall, RamStop, is_load, load_b
 from headroom.api.ram_watch import RamWatch
 from headroom.base import device as base
 from headroom.base.device import MIB
+from headroom.host.types import Held, ModelFacts
 from headroom.measure.journal import listen
 
 FALLS = [  # MiB left, each quarter of a second; the MiB left when the end of RAM is foreseen
@@ -73,8 +74,8 @@ def test_with_dynamic_vram_no_room_is_made_for_a_load(monkeypatch):
 
 
 def model(name, total_mib, loaded_mib=0, device="cuda:0", dynamic=False):
-    return SimpleNamespace(file=name, class_name="SD15", device=device, dynamic=dynamic,
-                           total_bytes=total_mib * MIB, loaded_bytes=loaded_mib * MIB)
+    facts = ModelFacts("m1", "model", "SD15", name, total_mib * MIB, is_dynamic=dynamic)
+    return Held(facts, device, loaded_mib * MIB)
 
 
 @pytest.fixture
@@ -138,7 +139,7 @@ def test_a_slow_load_is_stopped_only_if_its_file_does_not_tell_when_it_ends(
         prompt_of=lambda _: {"5": {"class_type": "Load", "inputs": {"name": "a.safetensors"}}},
     ), lambda *_: None)
     watch = RamWatch(None, None, list, 1000 * MIB, stop.stop)
-    monkeypatch.setattr(watch_module, "trimmed", lambda: 0)
+    monkeypatch.setattr(watch_module, "trim", lambda: None)
     for look, room in enumerate(rooms):
         at.append(room)
         watch.look_amid()

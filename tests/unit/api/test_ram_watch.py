@@ -47,7 +47,7 @@ def test_amid_a_node_the_heap_is_trimmed_once_and_the_rest_waits_for_the_next(
     monkeypatch, spared, noted
 ):
     trims = []
-    monkeypatch.setattr(watch_module, "trimmed", lambda: trims.append(1) or 3 * MIB)
+    monkeypatch.setattr(watch_module, "trim", lambda: trims.append(1) or Step("ram heap", "3 MiB"))
     monkeypatch.setattr(watch_module, "make_room", lambda wanted: iter([
         Step("ram cache", "given up")]))
     found = watch()
@@ -63,7 +63,7 @@ def test_amid_a_node_the_heap_is_trimmed_once_and_the_rest_waits_for_the_next(
     assert spared["calls"] == 1
     assert [(one.prompt_id, one.node_id, one.action) for one in noted] == [
         ("p", "1", "ram heap"), ("p", "2", "ram cache"), ("p", "2", "ram models")]
-    assert "3.0 MiB more are left" in noted[0].text
+    assert noted[0].text == "3 MiB"
     found.before_node("p", "3")
     assert spared["calls"] == 1  # nobody found it short since
 

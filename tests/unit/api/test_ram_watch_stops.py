@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from headroom.actions.make_room import Step
 from headroom.api import ram_watch as watch_module
 from headroom.api.gate import Gate
 from headroom.api.ram_watch import RamWatch
@@ -26,10 +27,10 @@ class Falling:
         self.watch = RamWatch(Gate(lambda: True, lambda: True), None, lambda: [{}],
                               wanted_mib * MIB, stop)
 
-    def trimmed(self):
+    def trim(self):
         self.trims += 1
         self.state["room"] += self.gained_mib * MIB
-        return self.gained_mib * MIB
+        return Step("ram heap", "freed") if self.gained_mib else None
 
     def node(self, node_id, rooms_mib, prompt_id="p", kind="room"):
         """Run a node while so much is left of RAM, or of swap, at one reading after the other."""
@@ -56,7 +57,7 @@ def falling(monkeypatch, spared):
     def make(wanted_mib, **how):
         made = Falling(spared, wanted_mib, **how)
         monkeypatch.setattr(watch_module.time, "monotonic", lambda: made.looks * made.each)
-        monkeypatch.setattr(watch_module, "trimmed", made.trimmed)
+        monkeypatch.setattr(watch_module, "trim", made.trim)
         return made
 
     return make

@@ -13,8 +13,8 @@ from headroom.api.requests import (
     purge_request,
     runs_asked,
 )
+from headroom.host.types import Held, ModelFacts
 from headroom.measure.snapshot import DeviceMemory, Snapshot
-from headroom.models.loaded import LoadedModel
 
 MIB = 1024 * 1024
 DEFAULTS = {"unload": "all models", "keep": [], "only_below_free_mib": 0, "free_ram": False,
@@ -124,7 +124,7 @@ def gpu(**changes):
 
 
 def model(name, loaded_mib, device="cuda:0"):
-    return LoadedModel(name, "VAE", "Net", None, device, loaded_mib * MIB, 500 * MIB, False, None)
+    return Held(ModelFacts(name, "VAE", "Net", None, 500 * MIB), device, loaded_mib * MIB)
 
 
 def answer(device, *models):

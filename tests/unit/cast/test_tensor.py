@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headroom.cast.tensor import PIECE_VALUES, CastOverflow, cast_tensor, check_tensor, is_exact
+from headroom.cast.tensor import CastOverflow, cast_tensor, check_tensor, is_exact
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 
@@ -13,7 +13,7 @@ def noise(*shape, scale=1.0):
 
 
 @pytest.mark.parametrize("target", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("shape", [(), (7,), (3, 5), (2, 3, 4, 5), (0, 4), (PIECE_VALUES + 3,)])
+@pytest.mark.parametrize("shape", [(), (7,), (3, 5), (2, 3, 4, 5), (0, 4)])
 def test_the_values_are_those_of_torch_and_the_source_stays(shape, target):
     source = noise(*shape)
     before = source.clone()
@@ -35,9 +35,9 @@ def test_views_with_holes_and_expanded_views_are_cast_too():
         assert torch.equal(result, source.to(torch.bfloat16))
 
 
-@pytest.mark.parametrize("place", [0, PIECE_VALUES, PIECE_VALUES + 5])
+@pytest.mark.parametrize("place", [0, 7, 99])
 def test_a_value_that_does_not_fit_is_refused_with_the_tensors_name(place):
-    source = torch.ones(PIECE_VALUES + 6)
+    source = torch.ones(100)
     source[place] = -70_000.0
     message = r"^blocks\.3\.weight contains 70000, but float16 ends at 65504$"
     with pytest.raises(CastOverflow, match=message):

@@ -11,9 +11,10 @@ from headroom.base.ceiling import Ceiling
 from headroom.guard import explain as oom_text
 from headroom.guard.attempt import Failure
 from headroom.guard.call import Call, GuardOptions
-from headroom.guard.explain import Attempt, Recovery, explain
+from headroom.guard.explain import explain
 from headroom.guard.lack import Lack
 from headroom.measure import nvml
+from headroom.measure.journal import OomAttempt
 from headroom.measure.other_processes import OtherProcess
 from headroom.measure.snapshot import DeviceMemory, Snapshot
 
@@ -22,8 +23,12 @@ GPU = DeviceMemory("cuda:0", "a card", 8 * GIB, GIB // 2, 7 * GIB, 7 * GIB, None
 NOW = Snapshot((GPU,), 2 * GIB, 16 * GIB)
 
 
-def recovery(text="CUDA out of memory. Tried to allocate 3.00 GiB.", steps=()):
-    return Recovery([Failure.of(torch.OutOfMemoryError(text))], list(steps))
+def failure(text="CUDA out of memory. Tried to allocate 3.00 GiB."):
+    return Failure.of(torch.OutOfMemoryError(text))
+
+
+def step(action, freed_mib):
+    return OomAttempt(None, None, 1, action, freed_mib, "", False, 0.0)
 
 
 def call_of(batch=1, size="64x64 in latent pixels", patchers=()):
@@ -35,18 +40,18 @@ def call_of(batch=1, size="64x64 in latent pixels", patchers=()):
 UNKNOWN = Lack("device")
 
 
-def text_of(now=NOW, batch=1, failed=None, lack=UNKNOWN, **options):
-    return explain(call_of(batch), GuardOptions(**options), failed or recovery(), now, lack)
+def text_of(now=NOW, batch=1, failed=None, lack=UNKNOWN, steps=(), **options):
+    return explain(
+        call_of(batch), GuardOptions(**options), [failed or failure()], steps, now, lack)
 
 
 def text_for(call):
-    return explain(call, GuardOptions(), recovery(), NOW, UNKNOWN)
+    return explain(call, GuardOptions(), [failure()], [], NOW, UNKNOWN)
 
 
 def test_the_error_says_what_was_asked_for_what_was_free_and_what_was_tried():
-    split = Attempt("split", 0.0)
-    steps = [Attempt("returned cached and unused memory", 12.5), split, split]
-    text = text_of(failed=recovery(steps=steps))
+    split = step("split", 0.0)
+    text = text_of(steps=[step("returned cached and unused memory", 12.5), split, split])
     assert "after 3 attempts the call still asked for 3,072.0 MiB" in text
     assert "512.0 MiB of 8,192.0 MiB were free on cuda:0" in text
     tried = "returned cached and unused memory: 12.5 MiB freed; split (2 times): nothing freed"
@@ -116,13 +121,13 @@ def test_a_float32_model_on_a_gpu_that_computes_in_bf16_gets_the_advice_to_cast_
 
 def test_without_ram_the_error_speaks_of_ram():
     text = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 100 bytes."
-    failed = recovery(text)
+    failed = failure(text)
     assert "of RAM were available" in text_of(failed=failed)
 
 
 def test_the_free_figure_never_contradicts_the_asked_figure():
     asked = "CUDA out of memory. Tried to allocate 80.00 MiB."
-    text = text_of(failed=recovery(asked))
+    text = text_of(failed=failure(asked))
     assert "512.0 MiB of 8,192.0 MiB were free on cuda:0, but not in one piece" in text
 
 
@@ -132,7 +137,7 @@ def test_the_place_where_memory_first_ran_out_is_named():
     except RuntimeError as error:
         found = error
     here = test_the_place_where_memory_first_ran_out_is_named.__name__
-    text = text_of(failed=Recovery([Failure.of(found)]))
+    text = text_of(failed=Failure.of(found))
     assert f"It first ran out of memory in {here}, line " in text
 
 

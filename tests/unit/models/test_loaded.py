@@ -10,11 +10,11 @@ from support.quantised import quantised
 
 from headroom.models import loaded
 from headroom.models.loaded import (
-    HeldModels,
     class_name,
     file_name,
     float32_bytes,
     kind_of,
+    loaded_models,
     name_of,
 )
 
@@ -72,30 +72,28 @@ def test_a_name_lasts_and_is_never_given_again():
     assert name_of(torch.nn.Module()) != given
 
 
-def test_each_model_is_described_once_and_equal_answers_are_one_object(monkeypatch):
+def test_each_model_is_described_once(monkeypatch):
     patcher = Patcher(torch.nn.Linear(8, 8), "cuda:0", size=4000, loaded=1000)
     host = Host(patcher, None)
     monkeypatch.setattr(loaded, "current_host", lambda: host)
-    ask = HeldModels()
-    first = ask()
-    assert ask() is first and patcher.sized == 1
-    (one,) = first
+    (one,) = loaded_models()
+    assert loaded_models() == [one] and patcher.sized == 1
     assert (one.device, one.bytes, one.model.total_bytes) == ("cuda:0", 1000, 4000)
     assert one.model.float32_bytes == 4 * 72 and not one.model.stays
     host.entries = ()
-    assert ask() == ()
+    assert loaded_models() == []
 
 
 def test_a_model_that_unloading_does_not_move_stays(monkeypatch):
     patcher = Patcher(torch.nn.Linear(8, 8), "cuda:0", loaded=1000)
     patcher.offload_device = patcher.load_device
     monkeypatch.setattr(loaded, "current_host", lambda: Host(patcher))
-    assert HeldModels()()[0].model.stays
+    assert loaded_models()[0].model.stays
 
 
-def test_nothing_is_held_without_comfyui(monkeypatch):
+def test_nothing_is_loaded_without_comfyui(monkeypatch):
     monkeypatch.setattr(loaded, "current_host", lambda: None)
-    assert HeldModels()() == ()
+    assert loaded_models() == []
 
 
 def test_weights_count_in_the_dtype_that_goes_to_the_gpu():

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from headroom.base import device as devices
+from headroom.host.types import Held, ModelFacts
 from headroom.record import probe as record_probe
 from headroom.record.memory import Use
 from headroom.record.probe import IN_A_ROW, Probe
@@ -65,6 +66,14 @@ def test_every_device_is_read_and_one_not_in_use_is_unknown(cuda):
     )
     cuda.in_use.add(SECOND)
     assert probe.measured().devices[1].used_bytes == 2000 * MIB
+
+
+def test_what_is_loaded_is_read_at_nodes_and_equal_answers_are_one_object(cuda):
+    facts = ModelFacts("m1", "VAE", "Net", None, 9)
+    probe = Probe(held=lambda: [Held(facts, "cuda:0", 7), Held(facts, "cuda:1", 0)])
+    probe.begin_run()
+    first, second = probe.at_node()[1].models, probe.at_node()[1].models
+    assert first == (Held(facts, "cuda:0", 7),) and second is first
 
 
 def test_at_a_node_torchs_peaks_begin_again_and_amid_one_they_do_not(cuda):

@@ -15,7 +15,7 @@ from headroom.rescue.failed_prompt import SeenError
 
 def test_models_of_which_nearly_nothing_was_loaded_held_no_memory():
     """Dynamic VRAM leaves some KiB of a model on the GPU, which a sentence would tell as 0 MiB."""
-    crumb, model = (SimpleNamespace(loaded_bytes=size) for size in (16 << 10, 600 * MIB))
+    crumb, model = (SimpleNamespace(bytes=size) for size in (16 << 10, 600 * MIB))
     assert SeenError.of(MemoryError(), "4", [crumb, model]).held == (model,)
 
 
@@ -129,7 +129,7 @@ def test_a_fallback_that_fails_because_memory_had_run_out_counts_as_it(bench, mo
 
 
 def left_out(bench, node_id, prompt_id="a"):
-    entry = OomAttempt(prompt_id, node_id, 0, "went on", 0.0, "ERROR lora x", False, 0.0, 1)
+    entry = OomAttempt(prompt_id, node_id, 0, "went on", 0.0, "ERROR lora x", False, 0.0)
     bench.rescue.note(entry)
 
 

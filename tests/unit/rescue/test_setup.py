@@ -87,7 +87,7 @@ def test_a_wrong_result_in_the_cache_is_not_taken(bench):
 def left_out_in(node_id):
     from headroom.measure.journal import OomAttempt
 
-    return OomAttempt("a", node_id, 0, "went on", 0.0, "ERROR lora x", False, 0.0, 1)
+    return OomAttempt("a", node_id, 0, "went on", 0.0, "ERROR lora x", False, 0.0)
 
 
 def test_the_failed_node_and_what_had_not_run_may_change():
