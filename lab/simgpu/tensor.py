@@ -121,6 +121,9 @@ class SimTensor(torch.Tensor, metaclass=_PassesForTensor):
     def __complex__(self) -> complex:
         return complex(self.item())
 
+    def __invert__(self) -> SimTensor:
+        return self.bitwise_not()
+
     def copy_(self, source: torch.Tensor, non_blocking: bool = False) -> SimTensor:
         """Copy values in, also from the CPU."""
         with torch.no_grad():
