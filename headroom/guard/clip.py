@@ -49,8 +49,10 @@ class _Encoding(Call[Any]):
         self._state = RandomState()
         self._began_bytes = 0  # of its weights on the GPU when the last attempt began
         self.patchers, self.device = [clip.patcher], clip.patcher.load_device
-        length = _length(kwargs.get("tokens", next(iter(args), None)))
+        tokens = kwargs.get("tokens", next(iter(args), None))
+        length = _length(tokens)
         self._generates = method.name == "generate"
+        self._draws = self._generates or _has_seed(tokens)
         what = ("generating", kwargs.get("max_length")) if self._generates else "encoding"
         self.key = (what, lessons.identity(clip.patcher), length, method.options)
 
@@ -99,7 +101,7 @@ class _Encoding(Call[Any]):
 
         Text is not generated there: the CPU draws other random numbers.
         """
-        is_off = not self._method.options.offload_weights or self._generates
+        is_off = not self._method.options.offload_weights or self._draws
         if is_off or plan.on_cpu or lack.where == "RAM" or self._on_cpu is None:
             return None
         return replace(plan, on_cpu=True)
@@ -124,3 +126,12 @@ def _length(tokens: Any) -> int:
     lists = tokens.values() if isinstance(tokens, dict) else ()
     return sum(len(part) for parts in lists if isinstance(parts, list)
                for part in parts if isinstance(part, list))
+
+
+def _has_seed(tokens: Any) -> bool:
+    """Return whether an encoding draws random numbers: for a song ComfyUI's encoders of ACE-Step
+    1.5, which can go without, and MiniMax Music 3 generate what the model then follows."""
+    if not isinstance(tokens, dict):
+        return False
+    drawn = tokens.get("lm_metadata", tokens)
+    return "seed" in drawn and bool(drawn.get("generate_audio_codes", True))

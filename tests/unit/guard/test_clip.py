@@ -109,3 +109,18 @@ def test_generated_text_is_guarded_too_but_never_on_the_cpu_which_draws_other_wo
     assert call.key != clip_module._Encoding(method, ("text",), {"max_length": 500}).key
     assert call.lighter(Plan(), lacking(2064)) is not None
     assert call.smaller(Plan(), lacking(96)) is None
+
+
+@pytest.mark.parametrize(("tokens", "can"), [
+    ({"minimax_music3": [[(1, 1.0)]], "seed": 7}, False),
+    ({"lyrics": [[(1, 1.0)]], "lm_metadata": {"seed": 7, "generate_audio_codes": True}}, False),
+    ({"lyrics": [[(1, 1.0)]], "lm_metadata": {"seed": 7, "generate_audio_codes": False}}, True),
+    ({"l": [[(1, 1.0)]]}, True),
+])
+def test_a_text_that_is_encoded_with_a_seed_is_never_encoded_on_the_cpu(host, tokens, can):
+    """MiniMax Music 3 and ACE-Step 1.5 write a song's sequence: the CPU would write another."""
+    host.on_cpu = CLIP()
+    method = clip_module.guard_clip(host.clip, GuardOptions()).encode_from_tokens_scheduled
+    call = clip_module._Encoding(method, (), {"tokens": tokens})
+    assert (call.smaller(Plan(), lacking(96)) is not None) == can
+    assert call.words == "text encoding with Network"
