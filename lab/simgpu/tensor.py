@@ -121,6 +121,9 @@ class SimTensor(torch.Tensor, metaclass=_PassesForTensor):
     def __complex__(self) -> complex:
         return complex(self.item())
 
+    def __index__(self) -> int:
+        return self.item().__index__()
+
     def __invert__(self) -> SimTensor:
         return self.bitwise_not()
 
