@@ -13,7 +13,7 @@ from .call import Call, GuardOptions, Plan
 from .copies import GuardedMethod, class_method, guarded_copy, plain_copy
 from .lack import Lack
 from .recover import recover
-from .replay import RandomState
+from .replay import Containers, RandomState
 
 
 def guard_clip(clip: Any, options: GuardOptions) -> Any:
@@ -46,7 +46,7 @@ class _Encoding(Call[Any]):
     def __init__(self, method: GuardedMethod, args: Any, kwargs: dict[str, Any]) -> None:
         clip = method.owner
         self._method, self._clip, self._args, self._kwargs = method, clip, args, kwargs
-        self._state = RandomState()
+        self._state, self._containers = RandomState(), Containers({"tokens": [args, kwargs]})
         self._began_bytes = 0  # of its weights on the GPU when the last attempt began
         self.patchers, self.device = [clip.patcher], clip.patcher.load_device
         tokens = kwargs.get("tokens", next(iter(args), None))
@@ -79,6 +79,8 @@ class _Encoding(Call[Any]):
         return encode(*self._args, **self._kwargs)
 
     def reset(self) -> None:
+        """Encoders of ComfyUI take what they encode out of the tokens (SAM 3, Gemma 4)."""
+        self._containers.restore()
         self._state.restore()
 
     def lighter(self, plan: Plan, lack: Lack) -> tuple[Plan, int | None] | None:
