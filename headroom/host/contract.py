@@ -28,6 +28,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
             "non_dynamic_delegate_model", "get_non_dynamic_delegate()", "detach()",
         ),
         "?comfy.ldm.hidream_o1.model.HiDreamO1Transformer": ("clear_kv_cache()",),
+        "?comfy.ldm.ace.lyric_encoder.EspnetRelPositionalEncoding": ("extend_pe(_)",),
         "?comfy.ldm.supir.supir_patch.SUPIRPatch": ("to(_)",),
         "comfy.cli_args.args": ("?fast_disk", "?disable_fast_disk"),
         "?comfy.memory_management": ("aimdo_enabled",),

@@ -4,6 +4,8 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
+import torch
+
 from ..base.device import same_device
 from ..base.tensors import bytes_on
 
@@ -30,6 +32,9 @@ def drop_cache(model: Any) -> None:
                     kept.clear()
             for name in _NOTES:
                 vars(part).pop(name, None)
+            positions = vars(part).get("pe")  # ACE-Step has those of lyrics where its input was
+            if isinstance(positions, torch.Tensor) and hasattr(part, "extend_pe"):
+                part.extend_pe(positions.new_empty((1, 1), device="cpu"))
 
 
 def put_patches_away(patcher: Any) -> None:

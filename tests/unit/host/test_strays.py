@@ -38,6 +38,23 @@ def test_what_a_model_notes_of_its_last_call_and_reads_nowhere_is_dropped():
     assert not hasattr(part, "crossattn_emb") and not hasattr(part, "affline_emb")
 
 
+def test_positions_that_a_model_moves_to_its_gpu_in_a_call_are_moved_back():
+    """ACE-Step's lyrics: 20 or 39 MiB. Its own function moves them to where its input is."""
+    class Encoding(torch.nn.Module):
+        __module__ = "comfy.ldm.ace.lyric_encoder"
+        pe = None
+
+        def extend_pe(self, x):
+            self.pe = torch.ones(1, 9, 2, device=x.device, dtype=x.dtype)
+
+    part = Encoding()
+    strays.drop_cache(torch.nn.Sequential(part))
+    assert part.pe is None
+    part.pe = torch.ones(1, 9, 2, device="meta", dtype=torch.bfloat16)
+    strays.drop_cache(torch.nn.Sequential(part))
+    assert (part.pe.device.type, part.pe.dtype) == ("cpu", torch.bfloat16)
+
+
 @pytest.mark.parametrize(("module", "kept"), [
     ("comfy.ldm.supir.supir_patch", None), ("somebodys.pack", "features")])
 def test_an_object_whose_methods_are_patches_drops_what_it_keeps_if_it_is_comfyuis(module, kept):
