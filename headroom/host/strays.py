@@ -48,7 +48,8 @@ def put_patches_away(patcher: Any) -> None:
     owners: dict[int, Any] = {id(owner): owner for one in patches
                               if (owner := getattr(one, "__self__", None)) is not None}
     for owner in owners.values():
-        if type(owner).__module__.startswith("comfy.") and hasattr(owner, "to"):
+        is_module = isinstance(owner, torch.nn.Module)  # ComfyUI moves it itself
+        if type(owner).__module__.startswith("comfy.") and hasattr(owner, "to") and not is_module:
             owner.to(patcher.offload_device)
 
 
