@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ..base.device import same_device
+from ..base.modules import module_of
 from ..base.tensors import bytes_on
 
 # Dicts by the size of a picture: SAM 3 keeps 108 MiB and more, RIFE 16 MiB for 1080p.
@@ -51,6 +52,20 @@ def put_patches_away(patcher: Any) -> None:
         is_module = isinstance(owner, torch.nn.Module)  # ComfyUI moves it itself
         if type(owner).__module__.startswith("comfy.") and hasattr(owner, "to") and not is_module:
             owner.to(patcher.offload_device)
+
+
+def put_bypassed_away(patcher: Any) -> None:
+    """Move LoRAs in bypass mode to RAM by ComfyUI's own function.
+
+    It moves them to the GPU with each load of their model, and nowhere with an unload (0.33.0).
+    """
+    injected = [one for found in getattr(patcher, "injections", {}).values() for one in found]
+    for one in injected:
+        if module_of(one.inject) == "comfy.weight_adapter.bypass":
+            manager, = inspect.getclosurevars(one.inject)[0].values()
+            for hook in manager.hooks:
+                if hook.original_forward is None:  # else its model is in use
+                    hook._move_adapter_weights_to_device(torch.device("cpu"))
 
 
 def bring_back(patcher: Any) -> None:

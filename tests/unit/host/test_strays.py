@@ -74,3 +74,25 @@ def test_an_object_whose_methods_are_patches_drops_what_it_keeps_if_it_is_comfyu
     strays.put_patches_away(SimpleNamespace(
         model_options={"transformer_options": options}, offload_device=torch.device("cpu")))
     assert patch.cached_features == kept
+
+
+def injected(module, moves, original_forward=None):
+    """A patcher with one LoRA in bypass mode, as ComfyUI's `BypassInjectionManager` makes it."""
+    hook = SimpleNamespace(original_forward=original_forward,
+                           _move_adapter_weights_to_device=moves.append)
+    manager = SimpleNamespace(hooks=[hook])
+
+    def inject_all(patcher):
+        return manager.hooks
+
+    inject_all.__module__ = module
+    return SimpleNamespace(injections={"bypass_lora": [SimpleNamespace(inject=inject_all)]})
+
+
+def test_a_lora_in_bypass_mode_leaves_the_gpu_with_its_model():
+    moves = []
+    strays.put_bypassed_away(injected("comfy.weight_adapter.bypass", moves))
+    assert moves == [torch.device("cpu")]
+    strays.put_bypassed_away(injected("somebodys.pack", moves))
+    strays.put_bypassed_away(injected("comfy.weight_adapter.bypass", moves, len))  # in use
+    assert len(moves) == 1
