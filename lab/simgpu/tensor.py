@@ -8,6 +8,7 @@ fail gracefully, so it never learns that a tensor wants one; dispatch.py refuses
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -122,7 +123,7 @@ class SimTensor(torch.Tensor, metaclass=_PassesForTensor):
         return complex(self.item())
 
     def __index__(self) -> int:
-        return self.item().__index__()
+        return operator.index(self.item())
 
     def __invert__(self) -> SimTensor:
         return self.bitwise_not()
