@@ -60,12 +60,12 @@ def put_bypassed_away(patcher: Any) -> None:
     It moves them to the GPU with each load of their model, and nowhere with an unload (0.33.0).
     """
     injected = [one for found in getattr(patcher, "injections", {}).values() for one in found]
-    for one in injected:
-        if module_of(one.inject) == "comfy.weight_adapter.bypass":
-            manager, = inspect.getclosurevars(one.inject)[0].values()
-            for hook in manager.hooks:
-                if hook.original_forward is None:  # else its model is in use
-                    hook._move_adapter_weights_to_device(torch.device("cpu"))
+    managers = [value for one in injected
+                if module_of(one.inject) == "comfy.weight_adapter.bypass"
+                for value in inspect.getclosurevars(one.inject)[0].values()]
+    for hook in [hook for one in managers for hook in getattr(one, "hooks", ())]:
+        if hook.original_forward is None:  # else its model is in use
+            hook._move_adapter_weights_to_device(torch.device("cpu"))
 
 
 def bring_back(patcher: Any) -> None:
