@@ -40,8 +40,8 @@ def refuse_functions(module: torch.nn.Module, is_read_again: bool = False) -> No
                 where = f"{prefix}.{name}" if prefix else name
                 raise ValueError(said(
                     "Cast bf16 cannot cast this {model}: its {where} is a function over the "
-                    "original module and would still use its weights; connect the model as its "
-                    "loader gives it, before nodes that change it.",
+                    "original module and would still use its weights. If a node behind the loader "
+                    "added it, connect Cast bf16 before that node.",
                     model=type(module).__name__, where=where))
 
 

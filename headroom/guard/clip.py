@@ -13,7 +13,7 @@ from .call import Call, GuardOptions, Plan
 from .copies import GuardedMethod, class_method, guarded_copy, plain_copy
 from .lack import Lack
 from .recover import recover
-from .replay import RandomState
+from .replay import Containers, RandomState
 
 
 def guard_clip(clip: Any, options: GuardOptions) -> Any:
@@ -46,11 +46,13 @@ class _Encoding(Call[Any]):
     def __init__(self, method: GuardedMethod, args: Any, kwargs: dict[str, Any]) -> None:
         clip = method.owner
         self._method, self._clip, self._args, self._kwargs = method, clip, args, kwargs
-        self._state = RandomState()
+        self._state, self._containers = RandomState(), Containers({"tokens": [args, kwargs]})
         self._began_bytes = 0  # of its weights on the GPU when the last attempt began
         self.patchers, self.device = [clip.patcher], clip.patcher.load_device
-        length = _length(kwargs.get("tokens", next(iter(args), None)))
+        tokens = kwargs.get("tokens", next(iter(args), None))
+        length = _length(tokens)
         self._generates = method.name == "generate"
+        self._draws = self._generates or _has_seed(tokens)
         what = ("generating", kwargs.get("max_length")) if self._generates else "encoding"
         self.key = (what, lessons.identity(clip.patcher), length, method.options)
 
@@ -77,6 +79,8 @@ class _Encoding(Call[Any]):
         return encode(*self._args, **self._kwargs)
 
     def reset(self) -> None:
+        """Encoders of ComfyUI take what they encode out of the tokens (SAM 3, Gemma 4)."""
+        self._containers.restore()
         self._state.restore()
 
     def lighter(self, plan: Plan, lack: Lack) -> tuple[Plan, int | None] | None:
@@ -99,7 +103,7 @@ class _Encoding(Call[Any]):
 
         Text is not generated there: the CPU draws other random numbers.
         """
-        is_off = not self._method.options.offload_weights or self._generates
+        is_off = not self._method.options.offload_weights or self._draws
         if is_off or plan.on_cpu or lack.where == "RAM" or self._on_cpu is None:
             return None
         return replace(plan, on_cpu=True)
@@ -124,3 +128,12 @@ def _length(tokens: Any) -> int:
     lists = tokens.values() if isinstance(tokens, dict) else ()
     return sum(len(part) for parts in lists if isinstance(parts, list)
                for part in parts if isinstance(part, list))
+
+
+def _has_seed(tokens: Any) -> bool:
+    """Return whether an encoding draws random numbers: for a song ComfyUI's encoders of ACE-Step
+    1.5, which can go without, and MiniMax Music 3 generate what the model then follows."""
+    if not isinstance(tokens, dict):
+        return False
+    drawn = tokens.get("lm_metadata", tokens)
+    return "seed" in drawn and bool(drawn.get("generate_audio_codes", True))

@@ -38,6 +38,7 @@ class Containers:
     A failed call may have added to the options it was given. The objects in the containers are not
     copied; the containers keep their identity, so whoever refers to one sees it restored. So do
     functions among them, which may keep something from one call to the next (APG of ComfyUI).
+    Tuples cannot change, but what is in them can.
     """
 
     def __init__(self, value: dict[str, Any]) -> None:
@@ -49,9 +50,12 @@ class Containers:
             container = pending.pop()
             contents = container.copy()
             self._saved.append((container, contents))
-            for item in contents.values() if type(contents) is dict else contents:
+            items = list(contents.values() if type(contents) is dict else contents)
+            for item in items:
                 kind = type(item)
-                if kind is FunctionType and item.__closure__:
+                if kind is tuple:
+                    items += item
+                elif kind is FunctionType and item.__closure__:
                     self._kept += [(cell, kept) for cell in item.__closure__ for kept in _in(cell)]
                 elif (kind is dict or kind is list) and id(item) not in seen:
                     seen.add(id(item))

@@ -23,9 +23,11 @@ from .run import KEY, Run
 # sees of a batch, so with it only whole conditionings are separated.
 _PER_SAMPLE_PATCHES = ("comfy_extras.nodes_freelunch", "comfy_extras.nodes_pag",
                        "comfy_extras.nodes_slg")
-# A patch that computes one conditioning from another, if a call has both, and a network that
-# exchanges the halves of its batch: such a call is never cut.
-_ACROSS_CONDITIONINGS = ("comfy_extras.nodes_nag", "comfy.ldm.hunyuan3dv2_1.hunyuandit")
+# Patches that compute one conditioning from another, or keep what the first call computed for all
+# conditionings (Flux KV Cache), and a network that exchanges the halves of its batch: such a call
+# is never cut.
+_ACROSS_CONDITIONINGS = ("comfy_extras.nodes_nag", "comfy_extras.nodes_flux",
+                         "comfy.ldm.hunyuan3dv2_1.hunyuandit")
 # Their batch is one video or one set of frames that attend to each other; `ar_state` has a cache
 # with the rows of the whole batch.
 _MIXED_KWARGS = ("num_video_frames", "image_only_indicator")

@@ -28,6 +28,13 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
             "non_dynamic_delegate_model", "get_non_dynamic_delegate()", "detach()",
         ),
         "?comfy.ldm.hidream_o1.model.HiDreamO1Transformer": ("clear_kv_cache()",),
+        "?comfy.ldm.ace.lyric_encoder.EspnetRelPositionalEncoding": ("extend_pe(_)",),
+        "?comfy.weight_adapter.bypass.BypassForwardHook": (
+            "_move_adapter_weights_to_device(_)", "original_forward",
+        ),
+        "?comfy.weight_adapter.bypass.BypassInjectionManager": ("hooks",),
+        "comfy.patcher_extension.PatcherInjection": ("?inject",),
+        "?comfy.ldm.supir.supir_patch.SUPIRPatch": ("to(_)",),
         "comfy.cli_args.args": ("?fast_disk", "?disable_fast_disk"),
         "?comfy.memory_management": ("aimdo_enabled",),
         "comfy_execution.utils": ("get_executing_context()",),

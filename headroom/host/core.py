@@ -176,6 +176,8 @@ def return_strays(patchers: Iterable[Any] | None = None) -> None:
     for patcher in living_patchers() if patchers is None else patchers:
         if not any(same_weights(patcher, other) for other in loaded):
             strays.drop_cache(patcher.model)
+            strays.put_patches_away(patcher)
+            strays.put_bypassed_away(patcher)
             if is_dynamic(patcher):
                 strays.bring_back(patcher)
                 strays.bring_back_copy(patcher, loaded)

@@ -117,7 +117,8 @@ def keeps_failed_steps(guider: Any, key: str) -> bool:
     We cannot undo that: a step that is repeated alone would use these data.
     - Code of another pack may keep data from one step to the next. A step cache (WaveSpeed's,
       TeaCache, ComfyUI's EasyCache) stores what a call computed in an object of its own. ComfyUI's
-      own patches overwrite their data in every call, or drop them when models are loaded.
+      own patches overwrite their data in every call, or drop them when models are loaded. Flux KV
+      Cache does not; ComfyUI calls `cleanup` of such a patch after a sampling.
     - If ComfyUI divides a step between several GPUs (MultiGPU CFG Split) and one fails, the results
       of the others stay in its queues, and the next step would get them.
 
@@ -134,7 +135,7 @@ def keeps_failed_steps(guider: Any, key: str) -> bool:
     )
     return (
         bool(getattr(patcher, "injections", None))
-        or any(_is_foreign(part, _STATELESS) for part in parts)
+        or any(_is_foreign(part, _STATELESS) or hasattr(part, "cleanup") for part in parts)
         or any(_is_foreign(part, _STATELESS_WRAPPERS) for part in _wrappers(own, key))
     )
 

@@ -8,6 +8,7 @@ fail gracefully, so it never learns that a tensor wants one; dispatch.py refuses
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -120,6 +121,12 @@ class SimTensor(torch.Tensor, metaclass=_PassesForTensor):
 
     def __complex__(self) -> complex:
         return complex(self.item())
+
+    def __index__(self) -> int:
+        return operator.index(self.item())
+
+    def __invert__(self) -> SimTensor:
+        return self.bitwise_not()
 
     def copy_(self, source: torch.Tensor, non_blocking: bool = False) -> SimTensor:
         """Copy values in, also from the CPU."""

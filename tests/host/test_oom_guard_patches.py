@@ -16,9 +16,9 @@ from tools.graph import Graph
 pytestmark = pytest.mark.host
 
 
-def swept(sim, newest_comfyui, options=GUARD, **settings):
+def swept(sim, newest_comfyui, options=GUARD, made="OomTinyZImage", **settings):
     gpu, graph = sim(2048, comfyui=newest_comfyui), Graph()
-    made = graph.add("OomTinyZImage")
+    made = graph.add(made)
     model, positive, negative, latent = (made[i] for i in range(4))
     return run_sweep(gpu, graph, "OomSweepSampling", add_guard(graph, model, **options), model,
                      positive=positive, negative=negative, latent=latent, steps=2, cfg=4.0,
@@ -34,3 +34,12 @@ def test_one_failed_allocation_anywhere_beside_a_model_patch_gives_the_same_bits
 
 def test_a_batch_beside_a_model_patch_can_be_split(sim, newest_comfyui):
     assert_split(swept(sim, newest_comfyui, ONLY_SPLIT, stride=485, **IN_STEPS))
+
+
+def test_a_failed_step_beside_a_patch_that_caches_for_later_steps_gives_the_same_bits(
+    sim, newest_comfyui
+):
+    """Flux KV Cache: the repeated step would find what the failed one had put there."""
+    answer = swept(sim, newest_comfyui, made="OomTinyFlux2", stride=23, last=240,
+                   begins="SAMPLER_SAMPLE")
+    assert_same_bits(answer, least=6)

@@ -24,7 +24,8 @@ ROOTS = {"comfy", "comfy_api", "comfy_execution", "comfy_extras", "execution", "
 OTHERS = (str, dict, list, type, os, asyncio, asyncio.Task, asyncio.AbstractEventLoop, inspect,
           inspect.Parameter, logging.Handler, logging.Logger, logging.makeLogRecord({}),
           pathlib.Path, os.stat_result, sys, threading, torch, torch.Tensor, torch.nn,
-          torch.nn.Linear(1, 1), types.CodeType, types.FrameType, types.TracebackType, Executor,
+          torch.nn.Linear(1, 1), types.CodeType, types.FrameType, types.MethodType,
+          types.TracebackType, Executor,
           torch.cuda, torch.device, web, web.Application, web.Request)
 NOT_OBJECTS = {  # modules of the standard library, of which not every attribute is meant
     "import_module", "metadata", "PackageNotFoundError", "uuid4", "monotonic", "wraps", "S_ISDIR",

@@ -80,6 +80,37 @@ class OomTinyZImage(ProbeNode):
         return model, *text, {"samples": torch.zeros(2, 16, 16, 16)}
 
 
+class OomTinyFlux2(ProbeNode):
+    """A Flux 2 model with Flux KV Cache, two texts with a reference image and a latent."""
+
+    RETURN_TYPES = ("MODEL", "CONDITIONING", "CONDITIONING", "LATENT")
+    OUTPUT_NODE = False
+
+    @classmethod
+    def IS_CHANGED(cls, **_):
+        return ""
+
+    def run(self):
+        from comfy_extras.nodes_flux import FluxKVCache  # newer ComfyUIs
+
+        config = comfy.supported_models.Flux2({
+            "image_model": "flux2", "in_channels": 128, "out_channels": 128, "vec_in_dim": None,
+            "context_in_dim": 32, "hidden_size": 64, "mlp_ratio": 3.0, "num_heads": 2, "depth": 1,
+            "depth_single_blocks": 1, "axes_dim": [8, 8, 8, 8], "theta": 2000, "patch_size": 1,
+            "qkv_bias": False, "txt_ids_dims": [3], "guidance_embed": False, "ops_bias": False,
+            "global_modulation": True, "mlp_silu_act": True, "ref_index_scale": 10.0})
+        config.set_inference_dtype(torch.float32, None)
+        network = config.get_model({}, "")
+        generator = torch.Generator().manual_seed(11)
+        for weight in network.diffusion_model.parameters():
+            torch.nn.init.normal_(weight, 0, 0.1, generator)
+        model = comfy.model_patcher.CoreModelPatcher(
+            network, comfy.model_management.get_torch_device(), torch.device("cpu"))
+        seen = {"reference_latents": [torch.randn(1, 128, 4, 4, generator=generator)]}
+        text = [[[torch.randn(1, 8, 32, generator=generator), dict(seen)]] for _ in range(2)]
+        return (FluxKVCache.execute(model).args[0], *text, {"samples": torch.zeros(2, 128, 4, 4)})
+
+
 class _SmallVAE:
     """Encodes on the CPU."""
 

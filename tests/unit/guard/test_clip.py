@@ -109,3 +109,36 @@ def test_generated_text_is_guarded_too_but_never_on_the_cpu_which_draws_other_wo
     assert call.key != clip_module._Encoding(method, ("text",), {"max_length": 500}).key
     assert call.lighter(Plan(), lacking(2064)) is not None
     assert call.smaller(Plan(), lacking(96)) is None
+
+
+@pytest.mark.parametrize(("tokens", "can"), [
+    ({"minimax_music3": [[(1, 1.0)]], "seed": 7}, False),
+    ({"lyrics": [[(1, 1.0)]], "lm_metadata": {"seed": 7, "generate_audio_codes": True}}, False),
+    ({"lyrics": [[(1, 1.0)]], "lm_metadata": {"seed": 7, "generate_audio_codes": False}}, True),
+    ({"l": [[(1, 1.0)]]}, True),
+])
+def test_a_text_that_is_encoded_with_a_seed_is_never_encoded_on_the_cpu(host, tokens, can):
+    """MiniMax Music 3 and ACE-Step 1.5 write a song's sequence: the CPU would write another."""
+    host.on_cpu = CLIP()
+    method = clip_module.guard_clip(host.clip, GuardOptions()).encode_from_tokens_scheduled
+    call = clip_module._Encoding(method, (), {"tokens": tokens})
+    assert (call.smaller(Plan(), lacking(96)) is not None) == can
+    assert call.words == "text encoding with Network"
+
+
+class Taking(CLIP):
+    """Takes what it encodes out of the tokens, as SAM 3's encoder and Gemma 4 of ComfyUI do."""
+
+    def encode_from_tokens(self, tokens):
+        found = tokens.pop("sam3_per_prompt"), tokens["gemma4"][0][0][0].pop("data")
+        self.encoded.append(found)
+        if len(self.encoded) == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return found
+
+
+def test_a_repeated_encoding_gets_the_tokens_that_the_failed_one_took():
+    encoder = clip_module.guard_clip(Taking(), GuardOptions())
+    tokens = {"gemma4": [[({"type": "image", "data": "pixels"}, 1.0)]], "sam3_per_prompt": ["dog"]}
+    assert encoder.encode_from_tokens(tokens) == (["dog"], "pixels")
+    assert len(encoder.encoded) == 2

@@ -120,15 +120,13 @@ def test_every_piece_draws_the_random_numbers_of_the_whole_call():
     assert torch.rand(()) == after
 
 
-def across_patch(out, extra_options):
-    return out
+@pytest.mark.parametrize(("module", "calls"), [
+    ("other", 2), ("comfy_extras.nodes_nag", 1), ("comfy_extras.nodes_flux", 1)])
+def test_a_call_whose_patch_needs_all_conditionings_at_once_is_not_cut(monkeypatch, module, calls):
+    def patch(out, extra_options):
+        return out
 
-
-across_patch.__module__ = "comfy_extras.nodes_nag"
-
-
-@pytest.mark.parametrize(("patch", "calls"), [(unknown_patch, 2), (across_patch, 1)])
-def test_a_call_whose_patch_needs_all_conditionings_at_once_is_not_cut(monkeypatch, patch, calls):
+    patch.__module__ = module
     monkeypatch.setattr(oom_batch, "guard_host", lambda: None)
     run, seen = Run(), []
     run.plan = Plan(parts=1)

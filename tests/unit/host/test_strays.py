@@ -1,5 +1,7 @@
 """What models of ComfyUI keep on the GPU beside their weights goes with them."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -25,3 +27,72 @@ def test_what_comfyuis_models_keep_for_a_size_of_pictures_is_dropped_and_no_othe
     part = type("Positions", (Positions,), {"__module__": module})(name)
     strays.drop_cache(torch.nn.Sequential(part))
     assert len(getattr(part, name)) == left
+
+
+def test_what_a_model_notes_of_its_last_call_and_reads_nowhere_is_dropped():
+    """Cosmos Predict 2 and Anima: 2 MiB and more."""
+    part = type("Anima", (torch.nn.Module,), {"__module__": "comfy.ldm.anima.model"})()
+    part.crossattn_emb = part.affline_emb = torch.ones(2)
+    strays.drop_cache(torch.nn.Sequential(part))
+    strays.drop_cache(torch.nn.Sequential(part))
+    assert not hasattr(part, "crossattn_emb") and not hasattr(part, "affline_emb")
+
+
+def test_positions_that_a_model_moves_to_its_gpu_in_a_call_are_moved_back():
+    """ACE-Step's lyrics: 20 or 39 MiB. Its own function moves them to where its input is."""
+    class Encoding(torch.nn.Module):
+        __module__ = "comfy.ldm.ace.lyric_encoder"
+        pe = None
+
+        def extend_pe(self, x):
+            self.pe = torch.ones(1, 9, 2, device=x.device, dtype=x.dtype)
+
+    part = Encoding()
+    strays.drop_cache(torch.nn.Sequential(part))
+    assert part.pe is None
+    part.pe = torch.ones(1, 9, 2, device="meta", dtype=torch.bfloat16)
+    strays.drop_cache(torch.nn.Sequential(part))
+    assert (part.pe.device.type, part.pe.dtype) == ("cpu", torch.bfloat16)
+
+
+@pytest.mark.parametrize(("module", "kept"), [
+    ("comfy.ldm.supir.supir_patch", None), ("somebodys.pack", "features")])
+def test_an_object_whose_methods_are_patches_drops_what_it_keeps_if_it_is_comfyuis(module, kept):
+    class SUPIRPatch:
+        __module__ = module
+        cached_features = "features"
+
+        def to(self, device):
+            self.cached_features = None
+
+        def middle_after(self, kwargs):
+            return kwargs
+
+    patch = SUPIRPatch()
+    options = {"patches": {"middle_block_after_patch": [patch.middle_after],
+                           "forward_timestep_embed_patch": [(str, patch.middle_after)]}}
+    strays.put_patches_away(SimpleNamespace(
+        model_options={"transformer_options": options}, offload_device=torch.device("cpu")))
+    assert patch.cached_features == kept
+
+
+def injected(module, moves, original_forward=None):
+    """A patcher with one LoRA in bypass mode, as ComfyUI's `BypassInjectionManager` makes it."""
+    hook = SimpleNamespace(original_forward=original_forward,
+                           _move_adapter_weights_to_device=moves.append)
+    manager = SimpleNamespace(hooks=[hook])
+
+    def inject_all(patcher):
+        return manager.hooks
+
+    inject_all.__module__ = module
+    return SimpleNamespace(injections={"bypass_lora": [SimpleNamespace(inject=inject_all)]})
+
+
+def test_a_lora_in_bypass_mode_leaves_the_gpu_with_its_model():
+    moves = []
+    strays.put_bypassed_away(injected("comfy.weight_adapter.bypass", moves))
+    assert moves == [torch.device("cpu")]
+    strays.put_bypassed_away(injected("somebodys.pack", moves))
+    strays.put_bypassed_away(injected("comfy.weight_adapter.bypass", moves, len))  # in use
+    assert len(moves) == 1

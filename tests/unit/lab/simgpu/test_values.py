@@ -51,6 +51,8 @@ def test_values_come_back_to_the_host_only_by_a_copy(device):
     with pytest.raises(TypeError, match="Tensor.cpu"):
         tensor.numpy()
     assert tensor.tolist() == [0, 1, 2] and float(tensor[2]) == 2.0 and int(tensor[1]) == 1
+    assert len(range(tensor.int()[2])) == 2
+    assert (~(tensor > 1)).tolist() == [True, True, False]
     assert f"{tensor[1]:.2f}" == "1.00" and "cuda:0" in repr(tensor)
 
 
