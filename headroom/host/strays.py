@@ -11,9 +11,7 @@ from ..base.modules import module_of
 from ..base.tensors import bytes_on
 
 # Dicts by the size of a picture: SAM 3 keeps 108 MiB and more, RIFE 16 MiB for 1080p.
-_CACHES = ("_cache", "_warp_grids", "affline_scale_log_info")
-# Cosmos Predict 2 and Anima note the text of their last call there, and read it nowhere.
-_NOTES = ("affline_emb", "crossattn_emb")
+_CACHES = ("_cache", "_warp_grids")
 
 
 def drop_cache(model: Any) -> None:
@@ -31,8 +29,6 @@ def drop_cache(model: Any) -> None:
                 kept = vars(part).get(name)
                 if isinstance(kept, dict):
                     kept.clear()
-            for name in _NOTES:
-                vars(part).pop(name, None)
             positions = vars(part).get("pe")  # ACE-Step has those of lyrics where its input was
             if isinstance(positions, torch.Tensor) and hasattr(part, "extend_pe"):
                 part.extend_pe(positions.new_empty((1, 1), device="cpu"))
