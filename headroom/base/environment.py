@@ -12,7 +12,7 @@ log = logging.getLogger("headroom")
 
 MAX_DIGITS = 12
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
-MOST_TOLD = 100  # values in prompts may be wrong in many ways
+MOST_TOLD = 100  # prompts may differ in many ways
 
 _told: set[tuple[str, str]] = set()
 
@@ -63,10 +63,17 @@ def folder_of(environment: Mapping[str, str], name: str) -> Path | None:
 
 
 def ignore(name: str, value: object, expected: str) -> None:
-    """Warn once about a value, for MOST_TOLD values at most; the next setting in line is used."""
+    """Warn once about a value; the next setting in line is used."""
     came = shown(value)
-    if (name, came) not in _told and len(_told) < MOST_TOLD:
-        _told.add((name, came))
+    if is_new(name, came):
         log.warning(
             "[Headroom] expected %s to be %s, but got %s: it is ignored", name, expected, came
         )
+
+
+def is_new(name: str, value: str) -> bool:
+    """Return whether a message is new, so that it is logged once; at most MOST_TOLD are."""
+    if (name, value) in _told or len(_told) >= MOST_TOLD:
+        return False
+    _told.add((name, value))
+    return True

@@ -1,18 +1,20 @@
 """What casting does to one set of weights, in bytes; or the reason why nothing is cast."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import torch
 from torch.nn.parameter import is_lazy
 
 from ..base.copies import Copies
-from ..base.said import joined, said
+from ..base.said import Said, joined, said
+from ..models.unmanaged import is_shell
 from .rules import (
     POSITION_TABLE,
     CastRules,
     DtypeOf,
     Wanted,
+    own_dtype,
     quantised_reason,
     unmatched,
     wanted_dtypes,
@@ -53,11 +55,13 @@ def prepare(
     quantised, if its modules do not show it.
     """
     label = type(module).__name__
-    _refuse_uncastable(module)
+    _refuse(module, _reasons(module))
     quantised = quantised_reason(module) or quantised
     if quantised:
         return CastModel(label, said("not cast: it is quantised ({reason}), and casting would undo "
                                      "that", reason=quantised)), []
+    if dtype_of is own_dtype and is_shell(module):
+        _refuse(module, [said("its pack loads its weights when it uses it")])
     wanted = wanted_dtypes(module, rules, dtype_of)
     result = CastModel(label, _nothing_to_do(wanted, rules))
     buffers = {id(buffer): buffer for buffer in module.buffers()}
@@ -92,20 +96,21 @@ def _add(counts: dict[str, int], dtype: torch.dtype, tensor: torch.Tensor) -> No
     counts[short(dtype)] = counts.get(short(dtype), 0) + tensor.numel() * dtype.itemsize
 
 
-def _refuse_uncastable(module: torch.nn.Module) -> None:
-    """Raise ValueError with the part's name if a private copy could not run, or be private.
-
-    Compiled and scripted modules have the old weights in their own code; sparse weights cannot have
-    another dtype; weights without a shape have no values.
-    """
-    for reason in _reasons(module):
+def _refuse(module: torch.nn.Module, reasons: Iterable[Said]) -> None:
+    """Raise ValueError with the first reason why a private copy could not run, or be private."""
+    for reason in reasons:
         raise ValueError(said(
             "Cast bf16 cannot cast this {model}: {reason}; connect a plain model as its loader "
             "gives it, before nodes that compile or change it.",
             model=type(module).__name__, reason=reason))
 
 
-def _reasons(module: torch.nn.Module) -> Iterator[str]:
+def _reasons(module: torch.nn.Module) -> Iterator[Said]:
+    """Yield what cannot be copied, with the part's name.
+
+    Compiled and scripted modules have the old weights in their own code; sparse weights cannot have
+    another dtype; weights without a shape have no values.
+    """
     for prefix, part in module.named_modules():
         if isinstance(part, torch.jit.ScriptModule):
             yield said("{part} is TorchScript, which cannot be copied in another dtype",

@@ -8,6 +8,7 @@ from ..base.said import said
 from ..host.adapter import guard_host
 from ..host.features import lost
 from ..measure.journal import executing_node, note_action
+from ..models.find import is_patcher
 from .call import GuardOptions, Prefer
 from .clip import guard_clip
 from .sampling import guard_model
@@ -41,9 +42,10 @@ def guard(value: Any, options: GuardOptions) -> Any:
     if is_ours and (kind is None or (kind == "VAE" and not _has_weights(value))):
         return value
     if host is None or kind is None:
+        named = value.model if is_patcher(value) else value  # "a ModelPatcher" tells nothing
         raise ValueError(said(
             "OOM Guard expects a MODEL, VAE, CLIP, CONTROL_NET or UPSCALE_MODEL on the input "
-            "`model`, but got {came}: connect one of these there.", came=came(value)))
+            "`model`, but got {came}: connect one of these there.", came=came(named)))
     if kind == "MODEL":
         return guard_model(value, options, host)
     if kind == "VAE" and not _has_weights(value):

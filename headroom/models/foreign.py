@@ -1,8 +1,8 @@
 """Models on the GPU that ComfyUI does not manage, by the pack that holds them.
 
 They are reported, and not changed. The search covers the globals and classes of a pack's modules,
-the objects of its nodes, and results in the node cache. A model that only a closure or a library
-holds is not found.
+the objects of its nodes, its patches of models, and results in the node cache. A model that only a
+closure or a library holds is not found.
 """
 
 import functools
@@ -100,12 +100,23 @@ def _foreign(host: Any, patchers: list[Any]) -> list[Foreign]:
         own = {module.__name__ for module in modules}
         for found in things_in([vars(module) for module in modules], own, names, MODULE):
             count(pack, found)
-    for value in node_objects():
+    for value in [*node_objects(), *_patches(patchers)]:
         holder = names.get(type(value).__module__)
         for found in things_in([value], (), names, MODULE):
             count(holder or names.get(type(found).__module__), found)
     return sorted((Foreign(pack, tuple(dict.fromkeys(classes)), size)
                    for pack, (classes, size) in held.items()), key=lambda one: -one.bytes)
+
+
+def _patches(patchers: list[Any]) -> list[Any]:
+    """Return what packs have put into the networks of these models (IPAdapter), each once."""
+    found: list[Any] = []
+    for patcher in patchers:
+        options = patcher.model_options.get("transformer_options", {})
+        for group in ("patches", "patches_replace"):
+            for ours in list(options.get(group, {}).values()):  # a prompt may be adding some
+                found += ours.values() if isinstance(ours, dict) else ours
+    return list({id(one): one for one in found}.values())
 
 
 def kept_models(now: Snapshot) -> list[Said]:

@@ -11,7 +11,7 @@ from ..base.said import said
 from ..base.tensors import bytes_on, module_bytes
 from ..host.adapter import current_host
 from .find import FoundModel
-from .unmanaged import has_offload_hook, offload_pipeline, restore_on_use
+from .unmanaged import has_offload_hook, is_shell, offload_pipeline, restore_on_use
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,9 @@ def unload_models(models: Iterable[FoundModel]) -> list[Unloaded]:
 def _unload(model: FoundModel) -> Unloaded:
     if model.kind == "patcher":
         return _unload_patcher(model)
+    if model.kind != "pipeline" and is_shell(model.modules[0]):
+        return Unloaded(0, said("{model}: 0 MiB, {why}", model=model.label,
+                                why=said("its pack loads its weights when it uses it")))
     before = device_bytes(model.modules)
     how = _move(model) if before or model.kind == "pipeline" else ""
     moved = before - device_bytes(model.modules)

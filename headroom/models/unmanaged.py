@@ -42,7 +42,8 @@ def offload_pipeline(pipeline: Any) -> str:
 
 def _move(module: torch.nn.Module) -> bool:
     """Move one component if it still holds device memory and no library manages it."""
-    if has_offload_hook(module) or not any(name != "cpu" for name in module_bytes([module])):
+    if has_offload_hook(module) or is_shell(module) or not any(
+            name != "cpu" for name in module_bytes([module])):
         return False
     restore_on_use(module)
     module.to("cpu")
@@ -53,6 +54,14 @@ def has_offload_hook(module: torch.nn.Module) -> bool:
     """Return whether accelerate, diffusers or DiffSynth moves this module itself."""
     marks = ("_hf_hook", "_diffusers_hook", "vram_management_enabled")
     return any(getattr(part, mark, None) for part in module.modules() for mark in marks)
+
+
+def is_shell(module: torch.nn.Module) -> bool:
+    """Return whether weights of `module` have no values, and torch cannot move it as a whole.
+
+    Packs that load fp8 and GGUF files themselves put the values in at each use (WanVideoWrapper).
+    """
+    return any(tensor.device.type == "meta" for _, tensor in module_tensors(module))
 
 
 def restore_on_use(module: torch.nn.Module) -> None:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from ..base.environment import ignore, word_of
+from ..base.environment import ignore, is_new, word_of
 from ..base.graph import Graph
 from ..base.guards import guarded
 from ..base.node_types import Registry
@@ -89,8 +89,8 @@ def as_wished(posted: Any, browser: Mapping[str, Any], registry: Registry) -> An
     if guards_all(extra_data, os.environ, browser) and isinstance(prompt, dict):
         found = guarded(Graph(prompt, registry))
         changed["prompt"] = found.prompt
-        if found.left:
-            log.warning("[Headroom] %s", not_guarded(found.left))
+        if (told := not_guarded(found.left)) and is_new(GUARD_VARIABLE, told):
+            log.warning("[Headroom] %s", told)
     return {**posted, **changed}
 
 

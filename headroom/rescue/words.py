@@ -122,12 +122,13 @@ def failed_twice(second: FailedPrompt, first: FailedPrompt) -> str:
 
 
 def not_guarded(left: Sequence[Wire]) -> str:
-    """Return which wires could not be guarded; empty if all could."""
+    """Return which wires may bring models without a guard; empty if none does."""
     if not left:
         return ""
     wires = [said("`{input}` ({type}) of node {node_id}", input=wire.input, type=wire.given,
                   node_id=wire.taker) for wire in left]
-    return said("Not guarded: what comes through {wires}.", wires=joined(", ", wires))
+    return said("Not guarded: models that come through {wires}, unless they passed a guard before.",
+                wires=joined(", ", wires))
 
 
 def _held(failure: FailedPrompt) -> str:

@@ -44,7 +44,7 @@ def test_the_cache_that_a_network_keeps_beside_its_weights_goes_with_them(client
     assert ledger(client)["allocated_bytes"] == 0
 
 
-HOLDERS = ["module global", "node object", "cache dict", "class", "result", "patcher"]
+HOLDERS = ["module global", "node object", "cache dict", "class", "result", "patcher", "patch"]
 
 
 @pytest.mark.parametrize("where", HOLDERS)

@@ -38,7 +38,7 @@ def test_an_offer_is_told_to_its_client_and_taken_over_http(gpu):
     assert status == 409 and answer["prompt_id"] in again["error"]
 
 
-def test_what_comes_through_a_pipe_is_named(gpu):
+def test_what_comes_through_a_pipe_is_named_and_it_is_not_said_that_its_models_have_no_guard(gpu):
     graph = Graph()
     wan = graph.add("OomTinyWan", "video", batch=1)
     pipe = graph.add("OomPipe", "pipe", model=wan[0])
@@ -47,6 +47,8 @@ def test_what_comes_through_a_pipe_is_named(gpu):
     runs = run_and_rerun(gpu.client, graph.prompt, extra_data=None)
     _, answer = gpu.client.post_json("/headroom/rescue", {"prompt_id": runs.first_id})
     assert answer["not_guarded"] == [{"node_id": "from", "input": "pipe", "type": "OOM_PIPE"}]
+    assert answer["text"].endswith("Not guarded: models that come through `pipe` (OOM_PIPE) of "
+                                   "node from, unless they passed a guard before.")
 
 
 def test_a_prompt_can_ask_to_be_guarded_from_the_start(gpu):

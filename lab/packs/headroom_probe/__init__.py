@@ -131,12 +131,17 @@ class ProbeHold(ProbeModule):
             # As video wrappers do: ComfyUI never loads it, the pack's own nodes move its weights.
             devices = mm.get_torch_device(), torch.device("cpu")
             made = comfy.model_patcher.ModelPatcher(made, *devices)
+        elif where == "patch":  # as IPAdapter does
+            held = Loader([{"ipadapter": made}])
+            made = comfy.model_patcher.ModelPatcher(
+                torch.nn.Identity(), mm.get_torch_device(), torch.device("cpu"))
+            made.set_model_attn2_replace(held, "input", 1, 0)
         elif where == "ComfyUI":
             made = torch.nn.Sequential(RoomForWork(1024, mib * 256, bias=False))
             made = comfy.model_patcher.ModelPatcher(
                 made, mm.get_torch_device(), torch.device("cpu"))
             mm.load_models_gpu([made])
-        return (made if where in ("result", "patcher", "ComfyUI") else None,)
+        return (made if where in ("result", "patcher", "patch", "ComfyUI") else None,)
 
 
 class RoomForWork(torch.nn.Linear):

@@ -43,6 +43,12 @@ def test_where_everything_is_kept_the_module_is_the_same_object(module):
     assert done.report.headline == "0 MiB saved: every weight is kept (keep_float32)"
 
 
+def test_a_shell_whose_weights_its_pack_loads_later_is_refused(module):
+    module.linear.to("meta")
+    with pytest.raises(ValueError, match="its pack loads its weights when it uses it"):
+        headroom.cast(module)
+
+
 def test_kept_layers_compute_in_float32(module, x):
     seen = []
     copied = headroom.cast(module, keep_float32="norm").value

@@ -1,6 +1,7 @@
 """The node OOM Guard: one that we put in never ends a prompt; a ControlNet passes through."""
 
 import pytest
+import torch
 from support.hosts import GuardHost
 
 from headroom.guard import guard as guard_node
@@ -26,6 +27,18 @@ def test_a_guard_of_the_user_says_what_it_expected(node_id, monkeypatch):
     monkeypatch.setattr(guard_node, "executing_node", lambda: ("prompt", node_id))
     with pytest.raises(ValueError, match="OOM Guard expects a MODEL, VAE, CLIP"):
         guard_node.guard(None, GuardOptions())
+
+
+def test_a_model_that_its_own_pack_samples_is_refused_by_the_name_of_its_class(monkeypatch):
+    class ModelPatcher:
+        model, load_device = torch.nn.Linear(1, 1), torch.device("cpu")
+
+        def is_clone(self, other):
+            return False
+
+    monkeypatch.setattr(guard_node, "executing_node", lambda: ("prompt", "4"))
+    with pytest.raises(ValueError, match="but got a Linear: connect one of these there"):
+        guard_node.guard(ModelPatcher(), GuardOptions())
 
 
 def test_a_controlnet_comes_out_as_the_very_object_and_the_record_says_where_it_is_guarded(

@@ -104,3 +104,19 @@ def test_a_module_that_accelerate_keeps_off_the_gpu_is_left_alone(gpu):
 
     module = cpu_offload(torch.nn.Linear(8, 8), execution_device=torch.device("cpu"))
     assert "the model was not on it" in headroom.offload(module).headline
+
+
+def test_a_shell_that_its_pack_fills_with_weights_at_each_use_is_left_alone(gpu):
+    module = torch.nn.Sequential(torch.nn.Linear(8, 8, device="meta"), torch.nn.Linear(8, 8))
+    module[1].to("cuda")  # a LoRA, for instance
+    report = headroom.offload(module)
+    assert "the model was not on it" in report.headline
+    assert report.steps == ("Sequential: 0 MiB, its pack loads its weights when it uses it",)
+    assert [part.weight.device.type for part in module] == ["meta", "cuda"]
+
+
+def test_a_pipeline_with_a_shell_in_it_unloads_the_other_components(pipeline):
+    pipeline.to("cuda")
+    pipeline.unet.conv_in.to("meta")
+    headroom.offload(pipeline)
+    assert on_gpu(pipeline) == ["unet"]

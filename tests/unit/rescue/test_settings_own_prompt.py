@@ -16,6 +16,14 @@ def posted(prompt):
     return as_wished(wish, {}, Registry())["prompt"]
 
 
+def test_wires_without_a_guard_are_named_once_and_not_with_every_prompt_of_a_queue(caplog):
+    pipe = {"1": node("Checkpoint"), "2": node("Pipe", model=["1", 0]),
+            "3": node("PipeSample", pipe=["2", 0])}
+    for seed in range(3):
+        posted({**pipe, "4": node("Empty", seed=seed)})
+    assert len(caplog.messages) == 1 and "BASIC_PIPE" in caplog.text
+
+
 def guider():
     return {
         "1": node("Checkpoint"), "2": node("Encode", clip=["1", 1], text="x"),
