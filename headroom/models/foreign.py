@@ -112,7 +112,7 @@ def _patches(patchers: list[Any]) -> list[Any]:
     """Return what packs have put into the networks of these models (IPAdapter), each once."""
     found: list[Any] = []
     for patcher in patchers:
-        options = patcher.model_options.get("transformer_options", {})
+        options = getattr(patcher, "model_options", {}).get("transformer_options", {})
         for group in ("patches", "patches_replace"):
             for ours in list(options.get(group, {}).values()):  # a prompt may be adding some
                 found += ours.values() if isinstance(ours, dict) else ours
