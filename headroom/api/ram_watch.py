@@ -65,7 +65,8 @@ class RamWatch:
         self._at: tuple[str | None, str | None] = (None, None)  # the prompt and node that run
         self._prompt: Mapping[str, Any] = {}  # the one that runs
         self._loading: frozenset[str] = frozenset()  # its nodes that load weights
-        self._room = self._began_with = 0  # what was left at the last reading; before that node
+        self._room = 0  # what was left at the last reading
+        self._began: tuple[int] | None = None  # what was left before that node; None between nodes
         self._at_loads = Steady("no room in RAM is made before a node")
         self._looked_at, self._pause = float("-inf"), NEAR_SECONDS
         self._ample = max(AMPLE_BYTES, LOW * ram_total_bytes(), AMPLE * self.wanted)
@@ -79,6 +80,7 @@ class RamWatch:
         """Make room before the first node of a prompt, in the thread that runs it."""
         self._tried = False
         self._at, self._lowest, self._fall = (None, None), None, RamFall()
+        self._began = None
         self._prompt = next(iter(self.prompts()), {})
         self._loading = loading_nodes(self._prompt) if self.wanted else frozenset()
         self._amid.set()
@@ -94,10 +96,11 @@ class RamWatch:
         and for weights that the next node loads, because a load cannot be interrupted. An error in
         it does not end the prompt.
         """
+        self._began = None
         left, self._at = self._at[1], (prompt_id, node_id)
         if self._is_due or left in self._loading or node_id in self._loading:
             self._at_loads.call(self._before_load, left, node_id)
-        self._began_with = self._room
+        self._began = (self._room,)
 
     def _before_load(self, left: str | None, node_id: str) -> None:
         if left in self._loading:  # that load has ended: its fall is not this node's
@@ -139,7 +142,7 @@ class RamWatch:
         or if 0.3 s would take it, however much it is: frames may fill a GiB in a second. The rest
         includes swap: while there is some, the system continues, if slowly.
         """
-        room = ram_room_bytes()
+        began, room = self._began, ram_room_bytes()
         place = prompt_id, node_id = self._at
         if prompt_id is not None and (self._lowest is None or room < self._lowest[1]):
             self._lowest = prompt_id, room
@@ -156,8 +159,10 @@ class RamWatch:
                 return  # the next reading tells whether that is enough
         is_short = self._is_short()
         self._is_due = is_short and not self._tried
-        if is_ending and (is_short or is_last) and prompt_id is not None and node_id is not None:
-            node = Node(prompt_id, node_id, self._began_with - room)
+        if self._began is not began or began is None or prompt_id is None or node_id is None:
+            return  # between two nodes, or it was another node's fall
+        if is_ending and (is_short or is_last):
+            node = Node(prompt_id, node_id, began[0] - room)
             if place != self._stopped and self.stop(node):  # a node may catch it: once for each
                 self._stopped = place
 

@@ -138,6 +138,24 @@ def test_ram_that_a_load_took_does_not_stop_the_node_after_it(monkeypatch, falli
     assert stop.node_id == "3" and stop.taken_bytes < 400 * MIB
 
 
+def test_between_two_nodes_nothing_is_stopped(monkeypatch, falling, spared):
+    """The reading of a load that has just ended belongs to that load, and not to the next node."""
+    monkeypatch.setattr(watch_module, "loading_nodes", lambda prompt: {"1"})
+    fall, spared["room"] = falling(1000, each=0.05, stops=lambda node: node.node_id != "1"), GIB
+    fall.watch.before_prompt()
+    fall.node("1", range(1200, 440, -150))
+    fall.stops.clear()
+
+    def beside(work, *given):
+        for mib in (300, 150):  # readings while room is made
+            spared["room"] = mib * MIB
+            fall.looks += 1
+            fall.watch.look_amid()
+
+    monkeypatch.setattr(fall.watch, "_at_loads", SimpleNamespace(call=beside))
+    assert fall.node("2", []) == []
+
+
 def test_after_a_prompt_that_nearly_filled_the_ram_its_record_says_who_holds_it(
     monkeypatch, spared
 ):
