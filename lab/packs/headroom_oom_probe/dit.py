@@ -11,16 +11,30 @@ import torch
 from .sweep import ProbeNode
 
 
-class OomTinyWan(ProbeNode):
-    """A Wan video model of a few hundred kilobytes with two texts and a latent."""
+class TinyModel(ProbeNode):
+    """A diffusion model with random weights, two texts and a latent, which are made once."""
 
     RETURN_TYPES = ("MODEL", "CONDITIONING", "CONDITIONING", "LATENT")
     OUTPUT_NODE = False
-    INPUTS = {"batch": ("INT", {"default": 1})}
 
     @classmethod
     def IS_CHANGED(cls, **_):
         return ""
+
+
+def filled(generator, *modules):
+    """Give the modules random weights; return a patcher of each."""
+    for weight in [one for module in modules for one in module.parameters()]:
+        torch.nn.init.normal_(weight, 0, 0.1, generator)
+    return [comfy.model_patcher.CoreModelPatcher(
+        module, comfy.model_management.get_torch_device(), torch.device("cpu"))
+        for module in modules]
+
+
+class OomTinyWan(TinyModel):
+    """A Wan video model of a few hundred kilobytes with two texts and a latent."""
+
+    INPUTS = {"batch": ("INT", {"default": 1})}
 
     def run(self, batch):
         generator = torch.Generator().manual_seed(11)
@@ -40,15 +54,8 @@ class OomTinyWan(ProbeNode):
         return model, *text, {"samples": torch.zeros(batch, 16, 3, 8, 8)}
 
 
-class OomTinyZImage(ProbeNode):
+class OomTinyZImage(TinyModel):
     """A Z-Image model with a ControlNet as its patch, two texts and a latent."""
-
-    RETURN_TYPES = ("MODEL", "CONDITIONING", "CONDITIONING", "LATENT")
-    OUTPUT_NODE = False
-
-    @classmethod
-    def IS_CHANGED(cls, **_):
-        return ""
 
     def run(self):
         from comfy.ldm.lumina.controlnet import ZImage_Control  # newer ComfyUIs
@@ -66,11 +73,7 @@ class OomTinyZImage(ProbeNode):
                                  refiner_control=True, dtype=torch.float32,
                                  operations=comfy.ops.manual_cast)
         generator = torch.Generator().manual_seed(11)
-        for weight in [*network.diffusion_model.parameters(), *control.parameters()]:
-            torch.nn.init.normal_(weight, 0, 0.1, generator)
-        model, patch = (
-            comfy.model_patcher.CoreModelPatcher(one, comfy.model_management.get_torch_device(),
-                                                 torch.device("cpu")) for one in (network, control))
+        model, patch = filled(generator, network, control)
         model = model.clone()
         applied = ZImageControlPatch(patch, _SmallVAE(), torch.rand(1, 128, 128, 3,
                                                                     generator=generator), 1.0)
@@ -80,15 +83,8 @@ class OomTinyZImage(ProbeNode):
         return model, *text, {"samples": torch.zeros(2, 16, 16, 16)}
 
 
-class OomTinyFlux2(ProbeNode):
+class OomTinyFlux2(TinyModel):
     """A Flux 2 model with Flux KV Cache, two texts with a reference image and a latent."""
-
-    RETURN_TYPES = ("MODEL", "CONDITIONING", "CONDITIONING", "LATENT")
-    OUTPUT_NODE = False
-
-    @classmethod
-    def IS_CHANGED(cls, **_):
-        return ""
 
     def run(self):
         from comfy_extras.nodes_flux import FluxKVCache  # newer ComfyUIs
@@ -102,10 +98,7 @@ class OomTinyFlux2(ProbeNode):
         config.set_inference_dtype(torch.float32, None)
         network = config.get_model({}, "")
         generator = torch.Generator().manual_seed(11)
-        for weight in network.diffusion_model.parameters():
-            torch.nn.init.normal_(weight, 0, 0.1, generator)
-        model = comfy.model_patcher.CoreModelPatcher(
-            network, comfy.model_management.get_torch_device(), torch.device("cpu"))
+        [model] = filled(generator, network)
         seen = {"reference_latents": [torch.randn(1, 128, 4, 4, generator=generator)]}
         text = [[[torch.randn(1, 8, 32, generator=generator), dict(seen)]] for _ in range(2)]
         return (FluxKVCache.execute(model).args[0], *text, {"samples": torch.zeros(2, 128, 4, 4)})
