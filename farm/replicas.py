@@ -103,6 +103,8 @@ def deployed(settings: Settings, host: str, port: int) -> Iterator[None]:
     """
     address, ends = settings.ray_address, signal.getsignal(signal.SIGTERM)  # Ray puts its own there
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Serve ends a proxy that is not ready after three such times; its own 15 s are few.
+    os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "20")
     package = str(Path(__file__).resolve().parent)
     options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {
         "runtime_env": {"py_modules": [package]}}

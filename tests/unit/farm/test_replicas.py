@@ -45,6 +45,8 @@ def node(tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # `ray start` would make a token for the user
     # Ray would end our actors where other programs have taken most of the RAM.
     monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "0")
+    # Serve would end its proxy after 15 seconds, which are few beside many tests.
+    monkeypatch.setenv("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "20")
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")  # that it is up is read in its log
     started = []
 

@@ -65,6 +65,7 @@ def test_on_ray_serve_a_door_and_a_server_that_are_killed_come_back_and_go_on(se
     # Of this door: another test may have one on the same machine.
     [replica] = processes(lambda one: "ray::ServeReplica:farm:door" in "".join(one.cmdline()[:1]),
                           psutil.Process(door.pid).children(recursive=True))
+    assert replica.environ()["RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S"] == "20"  # a minute in all
     replica.kill()
     wait_until(lambda: servers_of(url)[0]["state"] != "not there")
     for process in servers_in(tmp_path):
