@@ -42,7 +42,14 @@ _UNIT_BYTES = {"b": 1, "k": 1024, "m": MIB, "g": 1024 * MIB, "t": 1024 * 1024 * 
 
 
 class OomGuardError(TORCH_OOM):  # type: ignore[misc, valid-type]
-    """OOM Guard could not help. ComfyUI takes it for out of memory and then unloads all models."""
+    """OOM Guard could not help. ComfyUI takes it for out of memory and then unloads all models.
+
+    `is_final`: nor can a rerun, because the call needs more than the GPU has for it alone.
+    """
+
+    def __init__(self, text: str, is_final: bool = False) -> None:
+        super().__init__(text)
+        self.is_final = is_final
 
 
 class NotBegunError(TORCH_OOM):  # type: ignore[misc, valid-type]

@@ -96,7 +96,7 @@ def _free(last: Failure, now: Snapshot) -> str:
 
 def _held(lack: Lack) -> str:
     """Return a sentence about the memory that the failed call itself held; empty if not known."""
-    if not lack.need_bytes or not lack.room_bytes or (lack.missing_bytes or 0) <= 0:
+    if not (lack.is_too_much and lack.need_bytes and lack.room_bytes):
         return ""
     return said(
         "Without its weights the call held {held_mib} at that time. It needs {need_mib} or more, "

@@ -44,6 +44,11 @@ class Lack:
     is_certain: bool = False
     is_last: bool = False
 
+    @property
+    def is_too_much(self) -> bool:
+        """Whether the call is known to need more than a repeated call can use."""
+        return bool(self.need_bytes and self.room_bytes and (self.missing_bytes or 0) > 0)
+
     def at_least(self, need_bytes: float) -> "Lack":
         """Return the lack of a call that is known to need `need_bytes` at least.
 

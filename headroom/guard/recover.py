@@ -215,10 +215,11 @@ class _Recovering(Generic[T]):
     def give_up(self) -> OomGuardError:
         tidy()
         clean = snapshot()
+        lack = self.lack(clean)
         text = explain(self.call, self.options, self.failures, self.attempts,
-                       self.failures[-1].memory or clean, self.lack(clean))
+                       self.failures[-1].memory or clean, lack)
         note(GaveUp(*executing_node(), text))
-        return OomGuardError(text)
+        return OomGuardError(text, lack.is_too_much and self.options.free_other_models)
 
 
 def _enough(steps: Sequence[Step], plan: Plan, lack: Lack) -> list[Step]:

@@ -8,7 +8,7 @@ from ..base.device import MIB, in_mib
 from ..base.error_table import Row, Where, first_line, row_of
 from ..base.graph import Graph
 from ..base.prompt_node import title_given
-from ..guard.errors import requested_bytes, where_of, where_of_text
+from ..guard.errors import OomGuardError, requested_bytes, where_of, where_of_text
 from ..host.types import Held, messages_of
 
 
@@ -23,6 +23,7 @@ class SeenError(NamedTuple):
     told_as: tuple[str, str] | None = None  # type and text of the error that the node raised
     is_stop: bool = False  # no error: the prompt was interrupted before RAM ran out
     shown: str | None = None  # the node on the canvas, if a loop made `node_id` from it
+    is_final: bool = False  # OOM Guard gave up, and a rerun cannot do more
 
     @classmethod
     def of(
@@ -30,7 +31,9 @@ class SeenError(NamedTuple):
     ) -> "SeenError":
         held = sorted((one for one in models if one.bytes >= MIB), key=lambda one: -one.bytes)
         kind = type(error).__name__
-        return cls(node_id, where_of(error) or "device", kind, str(error), tuple(held))
+        is_final = isinstance(error, OomGuardError) and error.is_final
+        return cls(node_id, where_of(error) or "device", kind, str(error), tuple(held),
+                   is_final=is_final)
 
     def is_cause_of(self, node_id: str, kind: str, text: str) -> bool:
         """Return whether this is the error that a node ended with, or the cause of that error.
@@ -68,6 +71,7 @@ class FailedPrompt:
     # created it, and which node on the canvas it is.
     created: frozenset[tuple[str, str]] = frozenset()
     is_stop: bool = False  # interrupted by us before RAM ran out
+    is_final: bool = False  # OOM Guard gave up, and a rerun cannot do more
 
     @property
     def title(self) -> str:
@@ -129,7 +133,7 @@ def failure_of(
         error=first_line(seen.kind, seen.text), row=row_of(seen.kind, seen.text),
         asked_bytes=requested_bytes(seen.text), held=seen.held,
         finished=(cached | ran) - wrong - {node_id}, wrong=wrong, marks=marks or {},
-        created=created, is_stop=seen.is_stop,
+        created=created, is_stop=seen.is_stop, is_final=seen.is_final,
     )
 
 

@@ -117,7 +117,7 @@ class Book:
             rescued_as = kept.rescued_as if kept is not None else None
         failure = None
         if kept is not None:
-            may = first is None and rescued_as is None
+            may = first is None and rescued_as is None and not kept.failure.is_final
             failure = {**kept.failure.as_json(), "can_rescue": may, "text": kept.text,
                        "said": said_json(kept.text)}
         return {"rescued_as": rescued_as, "failure": failure,

@@ -144,6 +144,8 @@ class Rescue:
                 raise Refused(words.is_rerun(prompt_id, first.failure.prompt_id))
             if kept.rescued_as is not None and not kept.is_given_up(self.host.is_known):
                 raise Refused(words.was_run_again(prompt_id, kept.rescued_as))
+            if kept.failure.is_final:
+                raise Refused(words.guard_gave_up(kept.failure))
             rerun = self._again(kept)
         self._queue(rerun)
         return {
@@ -183,7 +185,9 @@ class Rescue:
         is_unwanted = failure.prompt_id in self._unwanted
         if wish == "off" or is_unwanted or self.host.interrupt_is_asked():
             return None
-        if wish == "automatic":
+        if failure.is_final:
+            kept.text = words.guard_gave_up(failure)
+        elif wish == "automatic":
             try:
                 return self._again(kept)
             except Refused as error:

@@ -77,6 +77,11 @@ def cannot_run_again(failure: FailedPrompt, why: str) -> str:
     return joined(" ", [what_failed(failure), cannot, *_what_helps(failure.row)])
 
 
+def guard_gave_up(failure: FailedPrompt) -> str:
+    would_not = said("A rerun would not help: OOM Guard has already tried what it would do.")
+    return joined(" ", [what_failed(failure), would_not, *_what_helps(failure.row, True)])
+
+
 def _what_helps(row: Row | None, is_guarded: bool = False) -> list[Said]:
     if row is None:
         return []

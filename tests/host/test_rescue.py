@@ -176,6 +176,14 @@ def test_the_error_of_a_guard_in_a_rerun_is_told_with_the_first(gpu):
     assert "In the first run, KSampler (node sampler)" in text
 
 
+def test_where_a_guard_gave_up_because_the_gpu_is_too_small_nothing_runs_again(sim):
+    gpu = sim(1)
+    runs = run_and_rerun(gpu.client, picture(28).prompt, extra_data={
+        "headroom": {"guard": True, "rescue": True}})
+    assert runs.failed == "sampler" and runs.rerun is None
+    assert "A rerun would not help: OOM Guard" in told(gpu, runs.first_id)["failure"]["text"]
+
+
 def test_another_error_ends_the_prompt_as_ever(gpu):
     prompt = chain(fails=True, error="CUDA error: an illegal memory access")
     runs = run_and_rerun(gpu.client, prompt)

@@ -9,6 +9,7 @@ from support.rescue_bench import OOM, PROMPT, Bench
 
 from headroom.base.device import MIB
 from headroom.base.said import NotKnown, Refused
+from headroom.guard.errors import OomGuardError
 from headroom.measure.journal import OomAttempt
 from headroom.rescue.failed_prompt import SeenError
 
@@ -28,6 +29,19 @@ def test_offering_queues_nothing_until_it_is_asked_for(bench):
     assert answer["prompt_id"] == bench.only_queued[1] and answer["rescued_from"] == "a"
     with pytest.raises(Refused, match="was run again already"):
         bench.rescue.ask("a")
+
+
+@pytest.mark.parametrize("is_final", [True, False])
+@pytest.mark.parametrize("extra", [{"client_id": "me"}, {"headroom": {"rescue": True}}])
+def test_where_oom_guard_gave_up_a_rerun_is_made_only_if_it_can_do_more(bench, extra, is_final):
+    bench.fail(extra=extra, error=OomGuardError("it needs more than there is", is_final))
+    failure = bench.host.events[-1][1]["failure"]
+    assert ("A rerun would not help" in failure["text"]) == is_final
+    assert failure["can_rescue"] == (not is_final and "client_id" in extra)
+    assert len(bench.host.queued) == (not is_final and "client_id" not in extra)
+    if is_final:
+        with pytest.raises(Refused, match="A rerun would not help.* What helps: use a smaller"):
+            bench.rescue.ask("a")
 
 
 class SlowDisk:
