@@ -77,6 +77,8 @@ def blocks_of(modules: Iterable[torch.nn.Module], device: str = "") -> list[Bloc
 class DiskRefused(OSError, ValueError):
     """The folder cannot take the weights. A ValueError too: the user can choose another target."""
 
+    __module__ = "headroom"  # in ComfyUI's reports, where its own name for ours is a path
+
 
 @dataclass(frozen=True)
 class Mapped:

@@ -38,6 +38,8 @@ class Loaded:
 class NotUsable(ValueError):
     """The name or the file cannot be used; the message is one sentence for the user."""
 
+    __module__ = "headroom"  # in ComfyUI's reports, where its own name for ours is a path
+
 
 def names_in(folder: Path) -> list[str]:
     """Return the names of the files in a folder, sorted; at most some thousand."""

@@ -47,6 +47,8 @@ class OomGuardError(TORCH_OOM):  # type: ignore[misc, valid-type]
     `is_final`: nor can a rerun, because the call needs more than the GPU has for it alone.
     """
 
+    __module__ = "headroom"  # in ComfyUI's reports, where its own name for ours is a path
+
     def __init__(self, text: str, is_final: bool = False) -> None:
         super().__init__(text)
         self.is_final = is_final
