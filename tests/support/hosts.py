@@ -131,4 +131,4 @@ class GuardHost:
         return None
 
     check_interrupt = settle_streaming = start_sampling = end_sampling = load_again = _nothing
-    clip_on_cpu = wire_type_of = _nothing
+    clip_on_cpu = drop_caches = wire_type_of = _nothing
