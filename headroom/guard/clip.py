@@ -63,6 +63,8 @@ class _Encoding(Call[Any]):
 
     def run(self, plan: Plan) -> Any:
         clip, guard = None, guard_host()
+        if guard is not None:
+            guard.drop_caches(self.patchers)
         if plan.on_cpu:  # None: the plan came from another CLIP, which could
             clip = self._on_cpu
         elif plan.room_bytes and self._is_dynamic:

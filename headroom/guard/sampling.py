@@ -117,6 +117,7 @@ class _Guard:
             with guarding():
                 return executor(x, timestep, options, *args, **kwargs)
         state, containers = RandomState(), Containers(options)
+        caches = self._guard.sampling.empty_caches(options)
         footprints: list[Footprint] = []
 
         def reset() -> None:
@@ -124,6 +125,8 @@ class _Guard:
             containers.restore()
             state.restore()
             run.copies.clear()
+            for cache in caches:
+                cache.free()
             self._guard.load_again(call.patchers)
             conds = list(getattr(guider, "conds", {}).values())
             self._guard.sampling.reset_conditioning(guider.inner_model, conds)

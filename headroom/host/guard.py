@@ -22,6 +22,7 @@ from comfy.patcher_extension import WrappersMP
 from ..base.inputs import attribute
 from . import core as host
 from . import sampling as sampling
+from . import strays
 from . import streaming as streaming
 from .features import lost
 from .streaming import recording_paused as recording_paused
@@ -180,6 +181,12 @@ def models_beside(guider: Any) -> list[Any]:
 
 
 # ---------------------------------------------------------------- text encoders
+
+
+def drop_caches(patchers: Sequence[Any]) -> None:
+    """Let models drop what a call that failed may have left incomplete beside their weights."""
+    for patcher in patchers:
+        strays.drop_cache(patcher.model)
 
 
 def clip_on_cpu(clip: Any) -> Any | None:

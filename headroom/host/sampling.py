@@ -111,6 +111,16 @@ def reset_conditioning(model: Any, conds: Sequence[Any]) -> None:
         comfy.samplers.pre_run_control(model, cond or [])
 
 
+def empty_caches(model_options: dict[str, Any]) -> list[Any]:
+    """Return what is still empty of what a step fills for later steps; each has `free`.
+
+    Wan Animate 2 keeps what the first step computed of the pose, in 8 or 4 bits if the user wants.
+    A repetition of that step would find it and use it, which the first attempt did not.
+    """
+    cache = model_options.get("transformer_options", {}).get("animate2_cache")
+    return [] if getattr(cache, "slots", True) else [cache]
+
+
 def keeps_failed_steps(guider: Any, key: str) -> bool:
     """Return whether something may keep data of a failed step; `key`: of our own wrappers.
 

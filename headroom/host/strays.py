@@ -18,7 +18,8 @@ def drop_cache(model: Any) -> None:
     """Let a model drop what it keeps from one call to the next beside its weights.
 
     HiDream O1 keeps keys and values of the last two prompts, and ComfyUI has no call that clears
-    them, or what other models keep (0.33.0). The next call computes them again.
+    them, or what other models keep (0.33.0). The next call computes them again. Jina CLIP 2 notes
+    the length of its positions before it has them: after a failed call it would use shorter ones.
     """
     clear = getattr(getattr(model, "diffusion_model", None), "clear_kv_cache", None)
     if clear is not None:
@@ -32,6 +33,8 @@ def drop_cache(model: Any) -> None:
             positions = vars(part).get("pe")  # ACE-Step has those of lyrics where its input was
             if isinstance(positions, torch.Tensor) and hasattr(part, "extend_pe"):
                 part.extend_pe(positions.new_empty((1, 1), device="cpu"))
+            if hasattr(part, "_update_cos_sin_cache"):  # Jina CLIP 2, of NewBie
+                part._update_cos_sin_cache(1, torch.device("cpu"), torch.float32)
 
 
 def put_patches_away(patcher: Any) -> None:

@@ -36,10 +36,14 @@ def test_a_batch_beside_a_model_patch_can_be_split(sim, newest_comfyui):
     assert_split(swept(sim, newest_comfyui, ONLY_SPLIT, stride=485, **IN_STEPS))
 
 
-def test_a_failed_step_beside_a_patch_that_caches_for_later_steps_gives_the_same_bits(
-    sim, newest_comfyui
+@pytest.mark.parametrize(("made", "part"), [
+    ("OomTinyFlux2", {"stride": 23, "last": 240}),
+    ("OomTinyAnimate2", {"first": 310, "stride": 24, "last": 440}),
+])
+def test_a_failed_step_beside_what_caches_for_later_steps_gives_the_same_bits(
+    sim, newest_comfyui, made, part
 ):
-    """Flux KV Cache: the repeated step would find what the failed one had put there."""
-    answer = swept(sim, newest_comfyui, made="OomTinyFlux2", stride=23, last=240,
-                   begins="SAMPLER_SAMPLE")
+    """Flux KV Cache, and the pose of Wan Animate 2, which the first step keeps in 8 bits: the
+    repeated step would find what the failed one had put there."""
+    answer = swept(sim, newest_comfyui, made=made, begins="SAMPLER_SAMPLE", **part)
     assert_same_bits(answer, least=6)

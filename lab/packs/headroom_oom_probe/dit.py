@@ -104,6 +104,30 @@ class OomTinyFlux2(TinyModel):
         return (FluxKVCache.execute(model).args[0], *text, {"samples": torch.zeros(2, 128, 4, 4)})
 
 
+class OomTinyAnimate2(TinyModel):
+    """A Wan Animate 2 model with its cache in 8 bits, two texts and a latent."""
+
+    def run(self):
+        import comfy_kitchen  # newer ComfyUIs
+        from comfy_extras.nodes_wan import WanAnimate2Cache
+
+        comfy_kitchen.registry.disable("cuda")  # its kernels need a driver
+        config = comfy.supported_models.WAN_Animate2({
+            "image_model": "wan2.1", "model_type": "animate2", "in_dim": 36, "dim": 128,
+            "ffn_dim": 128, "freq_dim": 64, "text_dim": 32, "out_dim": 16, "num_heads": 1,
+            "num_layers": 2})
+        config.set_inference_dtype(torch.float32, None)
+        network = config.get_model({}, "")
+        generator = torch.Generator().manual_seed(11)
+        [model] = filled(generator, network)
+        seen = {"concat_latent_image": torch.randn(1, 16, 4, 8, 8, generator=generator),
+                "concat_mask": torch.ones(1, 1, 4, 8, 8),
+                "pose_video_latent": torch.randn(1, 16, 3, 8, 8, generator=generator)}
+        text = [[[torch.randn(1, 8, 32, generator=generator), dict(seen)]] for _ in range(2)]
+        cached = WanAnimate2Cache.execute(model, "cpu", "int8").args[0]
+        return cached, *text, {"samples": torch.zeros(1, 16, 4, 8, 8)}
+
+
 class _SmallVAE:
     """Encodes on the CPU."""
 

@@ -137,8 +137,14 @@ class Taking(CLIP):
         return found
 
 
-def test_a_repeated_encoding_gets_the_tokens_that_the_failed_one_took():
+def test_a_repeated_encoding_gets_the_tokens_that_the_failed_one_took_and_nothing_it_left(
+    monkeypatch
+):
+    dropped = []
+    guard = GuardHost(drop_caches=dropped.append)
+    monkeypatch.setattr(clip_module, "guard_host", lambda: guard)
     encoder = clip_module.guard_clip(Taking(), GuardOptions())
     tokens = {"gemma4": [[({"type": "image", "data": "pixels"}, 1.0)]], "sam3_per_prompt": ["dog"]}
     assert encoder.encode_from_tokens(tokens) == (["dog"], "pixels")
     assert len(encoder.encoded) == 2
+    assert dropped == [[encoder.patcher]] * 2

@@ -46,6 +46,22 @@ def test_positions_that_a_model_moves_to_its_gpu_in_a_call_are_moved_back():
     assert (part.pe.device.type, part.pe.dtype) == ("cpu", torch.bfloat16)
 
 
+def test_positions_of_which_a_failed_call_made_only_the_length_are_made_again():
+    """Jina CLIP 2: ComfyUI's server could encode no prompt of up to this length any more."""
+    class RotaryEmbedding(torch.nn.Module):
+        __module__ = "comfy.text_encoders.jina_clip_2"
+        length, cos = 26, torch.ones(3, 2, device="meta")
+
+        def _update_cos_sin_cache(self, length, device, dtype):
+            if length > self.length or self.cos.device != device:
+                self.length = length
+                self.cos = torch.ones(length, 2, device=device, dtype=dtype)
+
+    part = RotaryEmbedding()
+    strays.drop_cache(torch.nn.Sequential(part))
+    assert (part.length, part.cos.shape, part.cos.device.type) == (1, (1, 2), "cpu")
+
+
 @pytest.mark.parametrize(("module", "kept"), [
     ("comfy.ldm.supir.supir_patch", None), ("somebodys.pack", "features")])
 def test_an_object_whose_methods_are_patches_drops_what_it_keeps_if_it_is_comfyuis(module, kept):
