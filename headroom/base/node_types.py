@@ -17,6 +17,7 @@ class NodeType(NamedTuple):
 
     `lists`: for each output whether it is a list, so that the nodes after it run once for each
     item. `loop_boundary`: "start" or "end" for a class that begins or ends one of ComfyUI's loops.
+    `is_paid`: an API node; what it asks costs money.
     """
 
     inputs: Mapping[str, str]
@@ -25,6 +26,7 @@ class NodeType(NamedTuple):
     lists: tuple[bool, ...] = ()
     takes_lists: bool = False
     loop_boundary: str | None = None
+    is_paid: bool = False
 
     def output(self, number: Any) -> str:
         """Return the type of an output; "*" for one that the class does not declare."""
@@ -122,7 +124,7 @@ def from_object_info(info: Mapping[str, Any]) -> NodeType:
     lists = tuple(map(bool, info.get("output_is_list") or ()))
     takes_lists = bool(info.get("is_input_list"))
     return NodeType(inputs, outputs, bool(info.get("output_node")), lists, takes_lists,
-                    info.get("loop_boundary"))
+                    info.get("loop_boundary"), bool(info.get("api_node")))
 
 
 def _named(spec: Any) -> str:

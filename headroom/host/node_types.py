@@ -32,6 +32,7 @@ class HostRegistry(Registry):
             "output_node": getattr(found, "OUTPUT_NODE", False),
             "output_is_list": getattr(found, "OUTPUT_IS_LIST", None),
             "is_input_list": getattr(found, "INPUT_IS_LIST", False),
+            "api_node": getattr(found, "API_NODE", False),
             "loop_boundary": getattr(getattr(found, "SCHEMA", None), "loop_boundary", None),
         })
 

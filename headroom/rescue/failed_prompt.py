@@ -72,6 +72,7 @@ class FailedPrompt:
     created: frozenset[tuple[str, str]] = frozenset()
     is_stop: bool = False  # interrupted by us before RAM ran out
     is_final: bool = False  # OOM Guard gave up, and a rerun cannot do more
+    begun: frozenset[str] = frozenset()  # the one that failed, and async nodes beside it
 
     @property
     def title(self) -> str:
@@ -97,12 +98,14 @@ class FailedPrompt:
 def failure_of(
     entry: Mapping[str, Any], heard: SeenError | None, marks: Mapping[str, Any] | None = None,
     left_out: Collection[str] = (), shown: Mapping[str, str] | None = None,
+    begun: Collection[str] = (),
 ) -> FailedPrompt | None:
     """Return how a prompt in ComfyUI's history ran out of memory; None if it did not.
 
     `heard`: what was seen of its error; without it, type and text in the history count. `left_out`:
     the nodes in which ComfyUI continued without a part before that. Their results are wrong, and so
-    are all results made from them. `shown`: the nodes on the canvas, by nodes that ran.
+    are all results made from them. `shown`: the nodes on the canvas, by nodes that ran. `begun`:
+    the nodes on the canvas that had begun and not finished.
     """
     messages = messages_of(entry.get("status"))
     error, interrupted = messages.get("execution_error"), messages.get("execution_interrupted")
@@ -133,7 +136,7 @@ def failure_of(
         error=first_line(seen.kind, seen.text), row=row_of(seen.kind, seen.text),
         asked_bytes=requested_bytes(seen.text), held=seen.held,
         finished=(cached | ran) - wrong - {node_id}, wrong=wrong, marks=marks or {},
-        created=created, is_stop=seen.is_stop, is_final=seen.is_final,
+        created=created, is_stop=seen.is_stop, is_final=seen.is_final, begun=frozenset(begun),
     )
 
 

@@ -127,7 +127,8 @@ class Rescue:
             return None  # somebody cleared the history
         marks = self.host.change_marks(running.prompt_id)
         shown = self.host.shown_nodes(running.prompt_id, executed(entry))
-        failure = failure_of(entry, running.heard, marks, running.left_out, shown)
+        begun = self.host.shown_nodes(running.prompt_id, self.host.running_nodes()).values()
+        failure = failure_of(entry, running.heard, marks, running.left_out, shown, begun)
         return None if failure is None else self._decide(failure, running)
 
     # ---------------------------------------------------- requests
@@ -146,7 +147,7 @@ class Rescue:
                 raise Refused(words.was_run_again(prompt_id, kept.rescued_as))
             if kept.failure.is_final:
                 raise Refused(words.guard_gave_up(kept.failure))
-            rerun = self._again(kept)
+            rerun = self._again(kept, self._setup(kept))
         self._queue(rerun)
         return {
             "prompt_id": kept.rescued_as, "rescued_from": prompt_id, "text": kept.text,
@@ -170,7 +171,7 @@ class Rescue:
             kept.is_queued.wait(DECISION_SECONDS)
             with self._deciding:
                 if kept.is_given_up(self.host.is_known):
-                    self._offer(kept)
+                    self._offer(kept, self._setup(kept))
         return self._book.facts(prompt_id)
 
     # ---------------------------------------------------- the decision
@@ -187,24 +188,26 @@ class Rescue:
             return None
         if failure.is_final:
             kept.text = words.guard_gave_up(failure)
-        elif wish == "automatic":
+            self._tell(kept)
+            return None
+        setup = self._setup(kept)
+        if wish == "automatic" and not setup.runs.paid:
             try:
-                return self._again(kept)
+                return self._again(kept, setup)
             except Refused as error:
                 kept.text = words.cannot_run_again(failure, sentence_of(error))
         else:
-            self._offer(kept)
+            self._offer(kept, setup)
         self._tell(kept)
         return None
 
-    def _offer(self, kept: Kept) -> None:
+    def _offer(self, kept: Kept, setup: RerunSetup) -> None:
         kept.rescued_as = None  # in case a rerun was queued and deleted
-        kept.text = words.runs_again(kept.failure, self._setup(kept).runs, is_offer=True)
+        kept.text = words.runs_again(kept.failure, setup.runs, is_offer=True)
 
-    def _again(self, kept: Kept) -> Rerun:
+    def _again(self, kept: Kept, setup: RerunSetup) -> Rerun:
         """Decide on a rerun; `_queue` then queues it. Raises Refused."""
         failure, new_id = kept.failure, str(uuid.uuid4())
-        setup = self._setup(kept)
         try:
             outputs = self.host.validated(new_id, setup.guarded.prompt, setup.outputs)
         except ValueError as error:
@@ -246,9 +249,8 @@ class Rescue:
         raise Refused(words.ended_otherwise(prompt_id, row_of_entry(entry or {})))
 
     def _tell(self, kept: Kept) -> None:
-        again = f", again as {kept.rescued_as}" if kept.rescued_as else ""
-        log.warning("[Headroom] prompt %s%s: %s", kept.failure.prompt_id, again, kept.text)
-        failure = kept.failure
+        failure, again = kept.failure, f", again as {kept.rescued_as}" if kept.rescued_as else ""
+        log.warning("[Headroom] prompt %s%s: %s", failure.prompt_id, again, kept.text)
         client = failure.extra_data.get("client_id")
         told = {"prompt_id": failure.prompt_id, **self._book.facts(failure.prompt_id)}
         self.host.send_event(EVENT, told, client if isinstance(client, str) else None)

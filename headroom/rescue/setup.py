@@ -22,7 +22,8 @@ SEEDS = ("seed", "noise_seed")
 class WhatRuns:
     """Node ids. `again`: finished nodes that will run once more. `differing`: those of them whose
     result may be different. `is_known`: ComfyUI's cache could be read; else it is taken to have
-    every finished node. `turns`: nodes in loops of which finished turns are in the cache.
+    every finished node. `turns`: nodes in loops of which finished turns are in the cache. `paid`:
+    API nodes that had asked their service, and ask it once more.
     """
 
     again: tuple[str, ...]
@@ -30,6 +31,7 @@ class WhatRuns:
     is_everything: bool
     is_known: bool
     turns: frozenset[str] = frozenset()
+    paid: tuple[str, ...] = ()
 
 
 class RerunSetup(NamedTuple):
@@ -85,8 +87,11 @@ def what_runs(
              if node_id in (runs & failure.finished) | (created - turns)]
     differing = [node_id for node_id in again if _may_differ(failure, node_id, marks)]
     is_everything = bool(again) and not cached
+    asked = {*again, *(failure.begun & runs)}
+    paid = [node_id for node_id in graph.nodes if node_id in asked
+            and (kind := graph.node_type(node_id)) is not None and kind.is_paid]
     return WhatRuns(tuple(again), tuple(differing), is_everything, marks is not None,
-                    turns)
+                    turns, tuple(paid))
 
 
 def _needed(graph: Graph, outputs: Sequence[str], cached: Collection[str]) -> set[str]:

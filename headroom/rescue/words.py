@@ -52,6 +52,9 @@ def _also(failure: FailedPrompt, runs: WhatRuns) -> list[Said]:
     means = [] if row is None or row.id in PLAIN_ROWS else [row.what]
     emptied = [said("RAM is freed first: models go to disk, and ComfyUI's cache drops what this "
                     "prompt does not use.")] if failure.where == "RAM" else []
+    if runs.paid:
+        emptied.append(said("These nodes use their paid service a second time: {nodes}.",
+                            nodes=_nodes(failure, runs.paid)))
     if not runs.differing:
         return means + emptied
     return [*means, *emptied, said("The result may be different because of {nodes}.",

@@ -12,6 +12,7 @@ CLASSES = {
     "Sample": {"input": {"required": {"model": ["MODEL"]}}, "output": ["LATENT"]},
     "Decode": {"input": {"required": {"samples": ["LATENT"], "vae": ["VAE"]}},
                "output": ["IMAGE"]},
+    "Paid": {"output": ["IMAGE"], "api_node": True},
     "StartLoop": {"output": ["INT"], "loop_boundary": "start"},
     "EndLoop": {"output": ["*"], "loop_boundary": "end"},
     "Save": {"input": {"required": {"images": ["IMAGE"]}}, "output": [], "output_node": True},
@@ -40,6 +41,7 @@ class Queue:
         self.cached = None  # nobody can see what the cache holds
         self.marks = {}
         self.failing = None  # the node whose error the executor handles
+        self.begun = []  # nodes that run when the prompt fails
         self.shown = {}  # by nodes that a loop has made, those on the canvas
 
     def running_item(self):
@@ -77,6 +79,9 @@ class Queue:
 
     def shown_nodes(self, prompt_id, node_ids):
         return {one: self.shown.get(one, one) for one in node_ids}
+
+    def running_nodes(self):
+        return self.begun
 
     def send_event(self, event, data, client_id):
         self.events.append((event, data, client_id))

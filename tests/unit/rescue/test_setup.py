@@ -76,6 +76,26 @@ def test_an_offer_names_the_finished_nodes_that_would_run_again(bench):
     assert bench.rescue.ask("a")["text"].endswith("what had finished comes from the cache.")
 
 
+@pytest.mark.parametrize(("cached", "begun", "is_asked"), [
+    ("15", "3", False),  # its answer is in the cache
+    ("1", "3", True),
+    ("1", "35", True),  # async: it waited for its answer when another node failed
+])
+def test_a_rerun_that_asks_a_paid_service_twice_is_not_made_without_the_user(
+    bench, cached, begun, is_asked
+):
+    prompt = {**PROMPT, "5": {"class_type": "Paid", "inputs": {}},
+              "6": {"class_type": "Save", "inputs": {"images": ["5", 0]}}}
+    bench.host.cached, bench.host.begun = Cached(frozenset(cached), {}), list(begun)
+    bench.begin(prompt=prompt, outputs=("4", "6"))
+    bench.end(failed="3", executed=[one for one in "125" if one not in begun])
+    text = "These nodes use their paid service a second time: Paid (node 5)."
+    assert (text in bench.host.events[-1][1]["failure"]["text"]) is is_asked
+    assert (bench.host.queued == []) is is_asked
+    if is_asked:
+        assert text in bench.rescue.ask("a")["text"]
+
+
 def test_a_wrong_result_in_the_cache_is_not_taken(bench):
     bench.host.cached = Cached(frozenset({"1", "2"}), {})
     bench.begin()
