@@ -69,6 +69,9 @@ def test_a_second_run_reads_everything_and_needs_no_encoder(lookup):
     assert numbers(second) == numbers(first)
     assert step(second, "disk cache") == "disk cache: 2 of 2 prompts read"
     assert "its loader did not run" in step(second, "encoder")
+    second_lookup.cache.limit_bytes = 0
+    encode_to_cpu(None, ["a"], lookup=second_lookup)
+    assert not list(lookup.cache.folder.iterdir())
 
 
 def test_an_embedding_that_cannot_be_stored_is_encoded_and_the_reason_given(lookup):
