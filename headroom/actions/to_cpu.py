@@ -51,18 +51,11 @@ class OnCpu:
     moved_bytes: dict[str, int] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
 
-    def add(self, other: "OnCpu") -> None:
-        """Add the counts of `other` to these; the value stays."""
-        self.tensors += other.tensors
-        self.total_bytes += other.total_bytes
-        for device, amount in other.moved_bytes.items():
-            self.moved_bytes[device] = self.moved_bytes.get(device, 0) + amount
-        self.left += [sentence for sentence in other.left if sentence not in self.left]
-
     def named_left(self) -> list[str]:
         """Return sentences about what was not converted, only the first ones if there are many."""
-        named = [f"left as it is: {sentence}" for sentence in self.left[:MAX_NAMED]]
-        if (more := len(self.left) - MAX_NAMED) > 0:
+        left = list(dict.fromkeys(self.left))
+        named = [f"left as it is: {sentence}" for sentence in left[:MAX_NAMED]]
+        if (more := len(left) - MAX_NAMED) > 0:
             named.append(f"and {more} more left as they are")
         return named
 
@@ -83,16 +76,16 @@ class OnCpu:
                     moved=moved, **values)
 
 
-def to_cpu(value: Any) -> OnCpu:
+def to_cpu(value: Any, done: OnCpu | None = None) -> OnCpu:
     """Return `value` with every tensor detached, on the CPU, contiguous and NumPy-backed.
 
     It searches lists, tuples, dicts (not their keys), their subclasses, dataclasses and ComfyUI's
     nested tensors. A tensor that occurs twice is copied once. Objects of other classes, also sets
     and NumPy arrays of objects, are passed on and named in `left`. It costs RAM for one copy of all
-    tensors, even of those on the CPU. Raises ValueError for a value that contains itself or is
-    nested some hundred levels deep.
+    tensors, even of those on the CPU. `done`: the figures are added to those of an earlier copy.
+    Raises ValueError for a value that contains itself or is nested some hundred levels deep.
     """
-    done = OnCpu()
+    done = done or OnCpu()
     try:
         done.value = _Copying(done).copied(value, "value")
     except RecursionError:

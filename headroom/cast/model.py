@@ -7,7 +7,6 @@ import torch
 
 from ..base.copies import Copies
 from ..base.said import said, sentence_of
-from ..host.adapter import current_host
 from ..models.unmanaged import has_offload_hook
 from .copy_module import copy_module, update_named_dtypes
 from .functions import reaches_a_part, refuse_functions
@@ -80,8 +79,6 @@ def cast_patcher(patcher: Any, rules: CastRules) -> CastModel:
 
 
 def _host_cast() -> Any:
-    if current_host() is None:
-        raise RuntimeError("a ComfyUI patcher can only be cast inside ComfyUI")
     from ..host import cast as host_cast
 
     return host_cast

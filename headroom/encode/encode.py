@@ -118,9 +118,7 @@ def _is_encoder(clip: Any) -> bool:
 def _encode(clip: Any, prompt: str, moved: OnCpu) -> Any:
     with torch.inference_mode():
         encoded = clip.encode_from_tokens_scheduled(clip.tokenize(prompt))
-    on_cpu = to_cpu(encoded)
-    moved.add(on_cpu)
-    return on_cpu.value
+    return to_cpu(encoded, moved).value
 
 
 def _progress(total: int) -> Any:

@@ -14,9 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from pathlib import Path
-from types import FrameType
 from typing import Generic, TypeVar
 
 from ..base.device import clear_workspaces
@@ -37,8 +35,6 @@ from .left_out import LeftOut, watching
 
 T = TypeVar("T")
 _active = threading.local()
-
-_RESUMABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
 @dataclass(frozen=True)
@@ -118,8 +114,7 @@ def cut_links(error: BaseException) -> None:
     """
     links = _chain(error, keep={id(link) for link in _chain(sys.exc_info()[1])})
     for link in links:
-        for frame, _ in traceback.walk_tb(link.__traceback__):
-            _empty_frames(frame)
+        traceback.clear_frames(link.__traceback__)  # somebody may keep one of them
         link.__traceback__ = link.__cause__ = link.__context__ = None
 
 
@@ -134,20 +129,6 @@ def _chain(error: BaseException | None, keep: set[int] | None = None) -> list[Ba
         found.append(link)
         pending += [link.__cause__, link.__context__, *getattr(link, "exceptions", ())]
     return found
-
-
-def _empty_frames(frame: FrameType | None) -> None:
-    """Clear the finished frames from `frame` outwards, in case somebody keeps one of them.
-
-    Frames of generators are not cleared: that would end a generator that waits.
-    """
-    while frame is not None:
-        if not frame.f_code.co_flags & _RESUMABLE:
-            try:
-                frame.clear()
-            except RuntimeError:  # it is running, and so are all its callers
-                return
-        frame = frame.f_back
 
 
 def is_recovering() -> bool:

@@ -20,7 +20,6 @@ CANDIDATES: tuple[type[Exception], ...] = (RuntimeError, MemoryError, OSError, S
 TORCH_OOM: type[Exception] = torch.cuda.OutOfMemoryError
 _ACCELERATOR_ERROR: type[Exception] | None = getattr(torch, "AcceleratorError", None)
 _CUDA_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
-MAX_CHAIN = 20  # errors, each raised from the next
 
 # The types by which other code knows out-of-memory errors, the narrowest first.
 KINDS: tuple[type[Exception], ...] = tuple(
@@ -32,10 +31,10 @@ _NAMES = {"OutOfMemoryError": TORCH_OOM, "MemoryError": MemoryError, "OSError": 
 _TOLD_NAMES = {*_NAMES, "OomGuardError", "AcceleratorError", "_ArrayMemoryError"}
 _TOLD_BY_COMFYUI = "you ran out of memory on your GPU"
 _AMOUNT = re.compile(
-    r"(?:tried to allocate|tried to alloc|you tried to allocate|invalid buffer size:?"
+    r"(?:tried to allocate|tried to alloc|invalid buffer size:?"
     r"|vram grow failed|requested|could not allocate tensor with|failed to allocate"
     r"|unable to allocate)"
-    r"\s*:?\s*([\d.,]+)\s*([kmgt]i?b|bytes?|b)\b",
+    r"\s*:?\s*(\d[\d,]*(?:\.\d+)?)\s*([kmgt]i?b|bytes?|b)\b",
     re.IGNORECASE,
 )
 _UNIT_BYTES = {"b": 1, "k": 1024, "m": MIB, "g": 1024 * MIB, "t": 1024 * 1024 * MIB}
@@ -61,17 +60,11 @@ class NotBegunError(TORCH_OOM):  # type: ignore[misc, valid-type]
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether `error` is an out-of-memory error of any family, device or RAM.
 
-    An interrupt never is, whatever it derives from. Where ComfyUI can, this also clears the
-    asynchronous CUDA error that a failed allocation leaves pending.
+    Where ComfyUI can, this also clears the asynchronous CUDA error that a failed allocation leaves
+    pending.
     """
-    if not isinstance(error, CANDIDATES):
-        return False
     host = guard_host()
-    if host is not None and host.is_interrupt(error):
-        return False
-    if host is not None and host.is_host_oom(error):
-        return True
-    return where_of(error) is not None
+    return (host is not None and host.is_host_oom(error)) or where_of(error) is not None
 
 
 def out_of_memory_behind(error: BaseException) -> BaseException | None:
@@ -81,7 +74,7 @@ def out_of_memory_behind(error: BaseException) -> BaseException | None:
     """
     chain: list[BaseException] = []
     link: BaseException | None = error
-    while link is not None and link not in chain and len(chain) < MAX_CHAIN:
+    while link is not None and link not in chain:
         chain.append(link)
         link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
     return next((one for one in chain if is_out_of_memory(one)), None)
@@ -122,9 +115,4 @@ def requested_bytes(text: str) -> int | None:
     found = _AMOUNT.search(text[:MAX_TEXT])
     if found is None:
         return None
-    digits, unit = found.group(1).rstrip(".,").replace(",", ""), found.group(2).lower()
-    try:
-        amount = float(digits)
-    except ValueError:
-        return None
-    return int(amount * _UNIT_BYTES["b" if unit.startswith("byte") else unit[0]])
+    return int(float(found.group(1).replace(",", "")) * _UNIT_BYTES[found.group(2)[0].lower()])

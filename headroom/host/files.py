@@ -43,8 +43,6 @@ def _files_at(path: Path) -> list[Path]:
 
 def embedding_files() -> list[Path]:
     """Return every textual-inversion embedding that a prompt can name."""
-    if "embeddings" not in folder_paths.folder_names_and_paths:
-        return []
     return [
         Path(folder) / name
         for root in folder_paths.get_folder_paths("embeddings")

@@ -127,8 +127,6 @@ def _offload_weights(patchers: Sequence[Any], wanted_bytes: int) -> int:
 
 def _has_stranded_weights(patcher: Any) -> bool:
     """Return whether a layer that cannot stream its weights was taken off the device."""
-    if host.is_dynamic(patcher):
-        return False
     return any(
         parameter.device.type == "cpu"
         for module in patcher.model.modules()

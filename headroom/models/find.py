@@ -50,9 +50,7 @@ def is_patcher(value: Any) -> bool:
 
 def is_pipeline(value: Any) -> bool:
     """Return whether `value` is a diffusers pipeline or a DiffSynth one."""
-    if issubclass(type(value), type):
-        return False
-    is_diffsynth = callable(attribute(value, "load_models_to_device"))
+    is_diffsynth = callable(attribute(type(value), "load_models_to_device"))
     is_diffusers = hasattr(type(value), "components") and callable(
         attribute(value, "maybe_free_model_hooks")
     )

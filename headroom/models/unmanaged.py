@@ -81,7 +81,6 @@ def restore_on_use(module: torch.nn.Module) -> None:
         wanted = next((t.device for t in tensors_within([args, kwargs])), None)
         for handle in handles:
             handle.remove()
-        handles.clear()
         first = next((tensor.device for _, tensor in module_tensors(module)), None)
         if wanted == home != first:  # else its owner has moved back as much of it as it wants there
             module.to(home)

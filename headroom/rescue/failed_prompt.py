@@ -112,8 +112,6 @@ def failure_of(
     if heard is not None and heard.is_stop:
         error = interrupted and {
             **interrupted, "exception_type": heard.kind, "exception_message": heard.text}
-    elif interrupted is not None:
-        return None
     if error is None:
         return None
     number, prompt_id, prompt, extra_data, outputs = entry["prompt"][:5]

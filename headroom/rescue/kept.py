@@ -85,16 +85,17 @@ class Rerun(NamedTuple):
 
 
 class Book:
-    """The last prompts that ran out of memory, and which prompt repeats which."""
+    """The last prompts that ran out of memory, and which prompt repeats which.
+
+    Only one thread at a time changes it: the one that decides.
+    """
 
     def __init__(self) -> None:
         self._kept: Newest[str, Kept] = Newest()
         self._first_of: Newest[str, Kept] = Newest()
-        self._lock = threading.Lock()
 
     def keep(self, kept: Kept) -> Kept:
-        with self._lock:
-            self._kept[kept.failure.prompt_id] = kept
+        self._kept[kept.failure.prompt_id] = kept
         return kept
 
     def get(self, prompt_id: str) -> Kept | None:
@@ -102,9 +103,8 @@ class Book:
 
     def link(self, first: Kept, second_id: str) -> None:
         """The prompt of this id is the rerun of `first`."""
-        with self._lock:
-            self._first_of[second_id] = first
-            first.rescued_as = second_id
+        self._first_of[second_id] = first
+        first.rescued_as = second_id
 
     def first(self, prompt_id: str) -> Kept | None:
         """Return the first run that a prompt repeats; None if it is no rerun."""
@@ -112,9 +112,8 @@ class Book:
 
     def facts(self, prompt_id: str) -> dict[str, Any]:
         """Return what the record of a run shows about its first run and its rerun."""
-        with self._lock:
-            kept, first = self._kept.get(prompt_id), self._first_of.get(prompt_id)
-            rescued_as = kept.rescued_as if kept is not None else None
+        kept, first = self._kept.get(prompt_id), self._first_of.get(prompt_id)
+        rescued_as = kept.rescued_as if kept is not None else None
         failure = None
         if kept is not None:
             may = first is None and rescued_as is None and not kept.failure.is_final

@@ -72,7 +72,11 @@ class CLIP:
         made.encoded = self.encoded
         return made
 
+    def load_model(self):
+        return self.patcher
+
     def encode_from_tokens(self, tokens):
+        self.load_model()
         self.encoded.append(tokens)
         return self.cond_stage_model.decode(tokens)
 

@@ -1,7 +1,9 @@
 """The copy that a cast makes is a module as the original is: copied, cast again, pickled."""
 
 import copy
+import inspect
 import pickle
+import types
 
 import pytest
 import torch
@@ -20,8 +22,13 @@ def test_the_copy_is_copied_and_cast_again_like_the_original(x):
     done = headroom.cast(layer()).value
     again = copy.deepcopy(done)
     assert type(again) is type(done) and torch.equal(again(x), done(x))
+    assert inspect.signature(done.forward) == inspect.signature(layer().forward)
     wide = headroom.cast(done, "float32").value
     assert type(wide) is type(done) and wide(x).dtype == torch.float32
+    other = layer()  # with a method of a pack, which both copies keep
+    other.forward = types.MethodType(lambda self, x: 2 * type(self).forward(self, x), other)
+    again = headroom.cast(headroom.cast(other).value, "float32").value
+    assert torch.equal(again(x), 2 * wide(x))
     assert "forward" not in vars(layer()) and torch.autocast not in vars(Layer).values()
 
 

@@ -112,11 +112,13 @@ def through_a_generator(watch):
 
 
 def kept_elsewhere(watch):
-    """Somebody keeps the error for later, as a pack that reports errors does."""
+    """Somebody keeps the error and its frames for later, as a record of `logging` does."""
+    tensor = watch.tensor()
     try:
-        captured(watch)
-    except RuntimeError as error:
-        watch.kept = error
+        assert tensor is not None
+        raise out_of_memory()
+    except RuntimeError:
+        watch.kept = sys.exc_info()
         raise
 
 

@@ -20,12 +20,13 @@ def host(monkeypatch):
     clip = CLIP(GPU)
     clip.patcher.dynamic, clip.patcher.size = True, 2016 * MIB
     found = Host(clip.patcher)
-    found.clip, found.unloaded, found.on_cpu = clip, 0, None
+    found.clip, found.unloaded, found.on_cpu, found.kept_free = clip, 0, None, []
 
     def unload(models):
         found.unloaded += len(models)
 
-    guard = GuardHost(clip_on_cpu=lambda clip: found.on_cpu)
+    guard = GuardHost(clip_on_cpu=lambda clip: found.on_cpu,
+                      load_reserving=lambda patchers, room: found.kept_free.append(room))
     for where, name, value in ((clip_module, "current_host", lambda: found),
                                 (clip_module, "guard_host", lambda: guard),
                                 (weights, "current_host", lambda: found),
@@ -64,8 +65,11 @@ def test_an_encoding_that_began_on_an_empty_device_is_not_begun_so_again(host):
 
 def test_without_dynamic_vram_an_encoders_weights_leave_as_those_of_other_models(host):
     host.clip.patcher.dynamic = False
-    plan, _ = encoding(host).lighter(Plan(), lacking(2064))
+    call = encoding(host)
+    plan, _ = call.lighter(Plan(), lacking(2064))
     assert plan.room_bytes == (2458 + 504) * MIB  # a quarter of them
+    call.run(plan)  # ComfyUI would load them all again
+    assert host.kept_free == [plan.room_bytes]
 
 
 def test_the_cpu_encodes_where_it_can(host):

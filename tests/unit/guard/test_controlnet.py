@@ -56,8 +56,12 @@ class Control:
 
 
 def test_hints_of_a_sampling_in_pieces_do_not_get_into_the_users_controlnet():
-    control = Control()
-    copied = splitting_copy(control, Run())
+    control, run = Control(), Run()
+    control.previous_controlnet = Control()
+    copied = splitting_copy(control, run)
+    assert splitting_copy(control, run) is copied  # what it prepares serves all steps
+    for one in (copied, copied.previous_controlnet):
+        assert isinstance(one.control_model, InPieces)
     copied.cond_hints[(4, 4)] = "half"
     copied.control_inputs["x"] = "half"
     assert control.cond_hints == {(8, 8): "whole"}

@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from headroom.guard.attempt import Failure
-from headroom.guard.errors import MAX_TEXT, OomGuardError, is_out_of_memory, requested_bytes
+from headroom.guard.errors import (
+    MAX_TEXT,
+    OomGuardError,
+    is_out_of_memory,
+    requested_bytes,
+    where_of,
+)
 
 MIB = 1024 * 1024
 
@@ -100,7 +106,10 @@ def test_an_accelerator_error_counts_by_its_code_or_its_text():
 
 def test_the_final_error_is_an_out_of_memory_error_to_others():
     assert issubclass(OomGuardError, torch.OutOfMemoryError)
-    assert is_out_of_memory(OomGuardError("gave up"))
+    gave_up = OomGuardError("gave up")
+    assert is_out_of_memory(gave_up)
+    gave_up.__cause__ = MemoryError()
+    assert where_of(gave_up) == "RAM"
 
 
 @pytest.mark.parametrize(("text", "amount"), [

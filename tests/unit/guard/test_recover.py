@@ -34,6 +34,18 @@ def test_the_same_call_is_repeated_first_then_changes_that_keep_every_bit_then_s
     assert call.changes == [(0, None), (0, None), (1, None), (2, None), (2, 3), (2, 2), (2, 1)]
 
 
+@pytest.mark.parametrize(("is_certain", "calls"), [(False, 2), (True, 1)])
+def test_with_nothing_to_change_a_call_is_repeated_once_if_returned_cache_can_be_enough(
+    monkeypatch, is_certain, calls
+):
+    lack = Lack("device", GPU, MIB, missing_bytes=MIB, is_certain=is_certain)
+    monkeypatch.setattr(oom_recover, "lack_of", lambda *_: lack)
+    call = Changing(Failing(9))
+    with pytest.raises(OomGuardError):
+        recovered(call)
+    assert len(call.plans) == calls
+
+
 def test_with_speed_its_own_weights_go_only_when_it_cannot_be_cut_further():
     call = Changing(Failing(4), light=1, cuts=2)
     assert recovered(call, prefer="speed") == "done"

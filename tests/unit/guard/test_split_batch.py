@@ -120,9 +120,12 @@ def test_every_piece_draws_the_random_numbers_of_the_whole_call():
     assert torch.rand(()) == after
 
 
-@pytest.mark.parametrize(("module", "calls"), [
-    ("other", 2), ("comfy_extras.nodes_nag", 1), ("comfy_extras.nodes_flux", 1)])
-def test_a_call_whose_patch_needs_all_conditionings_at_once_is_not_cut(monkeypatch, module, calls):
+@pytest.mark.parametrize(("module", "rows", "calls"), [
+    ("other", 2, 2), ("other", 3, 1), ("comfy_extras.nodes_nag", 2, 1),
+    ("comfy_extras.nodes_flux", 2, 1)])
+def test_a_call_is_not_cut_if_a_patch_needs_all_conditionings_or_rows_of_a_value_are_not_known(
+    monkeypatch, module, rows, calls
+):
     def patch(out, extra_options):
         return out
 
@@ -132,7 +135,7 @@ def test_a_call_whose_patch_needs_all_conditionings_at_once_is_not_cut(monkeypat
     run.plan = Plan(parts=1)
     options = {KEY: run, "cond_or_uncond": [0, 1], "patches": {"attn1_output_patch": [patch]}}
     oom_batch.forward(lambda x, *_: seen.append(x) or x, torch.ones(2, 3), torch.ones(2),
-                      transformer_options=options)
+                      torch.ones(rows, 3), transformer_options=options)
     assert len(seen) == calls
 
 

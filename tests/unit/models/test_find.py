@@ -10,14 +10,16 @@ from headroom.models.find import FoundModel, find_models
 
 
 class ControlNet:
-    def __init__(self, patcher, previous=None):
+    def __init__(self, patcher, previous=None, clone=None):
         self.control_model = patcher.model
         self.control_model_wrapped = patcher
         self.previous_controlnet = previous
+        self.multigpu_clones = {"cuda:1": clone} if clone else {}
 
     def get_models(self):
-        behind = self.previous_controlnet.get_models() if self.previous_controlnet else []
-        return [*behind, self.control_model_wrapped]
+        others = [*self.multigpu_clones.values(), self.previous_controlnet]
+        return [*(model for one in others if one for model in one.get_models()),
+                self.control_model_wrapped]
 
 
 class T2IAdapter:
@@ -50,9 +52,10 @@ def test_the_patcher_inside_is_found_and_the_module_behind_it_is_not_counted_aga
     assert handles(wrap(patcher)) == [patcher]
 
 
-def test_a_chain_of_controlnets_gives_every_one():
-    first, second = Patcher(), Patcher()
-    assert set(handles(ControlNet(second, previous=ControlNet(first)))) == {first, second}
+def test_a_chain_of_controlnets_gives_every_one_with_its_clones_on_other_gpus():
+    first, second, clone = Patcher(), Patcher(), Patcher()
+    control = ControlNet(second, ControlNet(first), ControlNet(clone))
+    assert set(handles(control)) == {first, second, clone}
 
 
 def test_an_adapter_without_patcher_gives_its_bare_module_also_behind_a_controlnet():

@@ -1,6 +1,7 @@
 """Finished outputs of a prompt wait on disk for a rerun, should a server be killed in it."""
 
 import os
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -146,7 +147,10 @@ def test_a_sound_file_of_another_shape_is_a_miss(place, content, monkeypatch):
 
 
 def test_not_more_is_kept_than_the_limit_and_ram_allow(tmp_path, monkeypatch):
-    assert Place(tmp_path, limit=100).keep("sample", "text").found() == {}
+    for limit, count in ((100, 0), (1000, 1), (2000, 2)):  # a file has 500 to 700 bytes
+        place = Place(tmp_path, limit)
+        assert len(place.keep("sample", "text", outputs=("sample", "text")).found()) == count
+        shutil.rmtree(place.folder, ignore_errors=True)
     monkeypatch.setattr(module, "ram_room_bytes", lambda: 60)
     assert Place(tmp_path).keep("sample", "text").found() == {}
 

@@ -115,8 +115,6 @@ def test_a_rerun_that_fails_is_the_end_and_its_text_names_both(bench):
         bench.rescue.ask(new_id)
 
 
-
-
 @pytest.mark.parametrize("error", [
     RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
     MemoryError("not enough memory"), RuntimeError("MPS backend out of memory (MPS ...)"),
@@ -127,18 +125,22 @@ def test_every_family_is_rescued(bench, error):
     assert bench.only_queued
 
 
-def raised(ending, cause=OOM, suppressed=False):
+def raised(ending, suppressed=False, **links):
     """An error as Python leaves it when a node raises it while it handles another one."""
-    ending.__context__, ending.__suppress_context__ = cause, suppressed
+    for name, cause in (links or {"__context__": OOM}).items():
+        setattr(ending, name, cause)
+    ending.__suppress_context__ = suppressed
     return ending
 
 
-@pytest.mark.parametrize("ending", [
-    RuntimeError("my node failed"), Exception(str(OOM)), ValueError("too large a picture"),
-    type("PackError", (Exception,), {})("the upscaler stopped"),
+@pytest.mark.parametrize("error", [
+    raised(RuntimeError("my node failed")), raised(Exception(str(OOM))),
+    raised(ValueError("too large a picture")),
+    raised(ValueError("raise … from"), suppressed=True, __cause__=OOM),
+    raised(type("PackError", (Exception,), {})("the upscaler stopped")),
 ])
-def test_an_error_that_a_node_made_of_an_out_of_memory_error_is_rescued(bench, ending):
-    bench.fail(error=raised(ending), failed="3")
+def test_an_error_that_a_node_made_of_an_out_of_memory_error_is_rescued(bench, error):
+    bench.fail(error=error, failed="3")
     assert bench.only_queued
     failure = bench.host.events[-1][1]["failure"]
     assert failure["asked_mib"] == 1536 and failure["error"].startswith("OutOfMemoryError")
@@ -146,7 +148,7 @@ def test_an_error_that_a_node_made_of_an_out_of_memory_error_is_rescued(bench, e
 
 @pytest.mark.parametrize("error", [
     RuntimeError("CUDA error: an illegal memory access was encountered"), ValueError("wrong"), None,
-    raised(ValueError("wrong"), cause=RuntimeError("shapes do not match")),
+    raised(ValueError("wrong"), __context__=RuntimeError("shapes do not match")),
     raised(ValueError("wrong"), suppressed=True),
 ])
 def test_another_error_or_one_raised_from_another_kind_or_none_is_left_alone(bench, error):
