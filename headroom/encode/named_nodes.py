@@ -80,7 +80,6 @@ def fingerprint(name: str) -> str:
     return "\n".join([str(content), *warnings])
 
 
-
 def _folder() -> Path:
     if why := lost("files"):
         raise NotUsable(why)

@@ -35,7 +35,7 @@ _AMOUNT = re.compile(
     r"(?:tried to allocate|tried to alloc|you tried to allocate|invalid buffer size:?"
     r"|vram grow failed|requested|could not allocate tensor with|failed to allocate"
     r"|unable to allocate)"
-    r"\s*:?\s*([\d.,]+)\s*([kmgt]i?b|bytes?|b)\b",
+    r"\s*:?\s*([\d,]*\d(?:\.\d+)?)\s*([kmgt]i?b|bytes?|b)\b",
     re.IGNORECASE,
 )
 _UNIT_BYTES = {"b": 1, "k": 1024, "m": MIB, "g": 1024 * MIB, "t": 1024 * 1024 * MIB}
@@ -113,9 +113,4 @@ def requested_bytes(text: str) -> int | None:
     found = _AMOUNT.search(text[:MAX_TEXT])
     if found is None:
         return None
-    digits, unit = found.group(1).rstrip(".,").replace(",", ""), found.group(2).lower()
-    try:
-        amount = float(digits)
-    except ValueError:
-        return None
-    return int(amount * _UNIT_BYTES["b" if unit.startswith("byte") else unit[0]])
+    return int(float(found[1].replace(",", "")) * _UNIT_BYTES[found[2][0].lower()])

@@ -79,7 +79,6 @@ class Sampling(Call[Any]):
                      limit=limit)]
 
 
-
 class Loading(Sampling):
     """The loading of models: it needs the same memory for every batch size."""
 
@@ -88,7 +87,6 @@ class Loading(Sampling):
 
     def smaller(self, plan: Plan, lack: Lack) -> Plan | None:
         return None
-
 
 
 class Step(Sampling):

@@ -82,8 +82,9 @@ class _Upscaling(Call[torch.Tensor]):
             return self._one(self._image)
         # The descriptor pads each tile to a size that its network takes.
         scaled: torch.Tensor = guard.tiled_scale(
-            self._image, plain_copy(owner), plan.tile, min(_OVERLAP, plan.tile // 2), owner.scale,
-            owner.output_channels, self._image.device)
+            self._image, plain_copy(owner), tile_x=plan.tile, tile_y=plan.tile,
+            overlap=min(_OVERLAP, plan.tile // 2), upscale_amount=owner.scale,
+            out_channels=owner.output_channels, output_device=self._image.device)
         return scaled.to(self._image.dtype)
 
     def _one(self, image: torch.Tensor) -> torch.Tensor:

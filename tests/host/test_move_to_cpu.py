@@ -11,7 +11,6 @@ from tools.graph import Graph
 pytestmark = pytest.mark.host
 
 
-
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     """The folder that HEADROOM_EMBEDDING_FOLDER names."""

@@ -127,8 +127,8 @@ def test_tiles_of_an_upscale_model_have_the_sizes_that_its_network_takes(monkeyp
             padded = torch.nn.functional.pad(image, (0, -image.shape[-1] % 40))
             return self._call_fn(self.model, padded)[..., : image.shape[-1]]
 
-    def tiled(image, function, tile, *_):
-        return torch.cat([function(part) for part in image.split(tile, -1)], -1)
+    def tiled(image, function, tile_x, **_):
+        return torch.cat([function(part) for part in image.split(tile_x, -1)], -1)
 
     monkeypatch.setattr(upscaler, "guard_host", lambda: GuardHost(tiled_scale=tiled))
     image = torch.arange(3 * 8 * 120.0).reshape(1, 3, 8, 120)

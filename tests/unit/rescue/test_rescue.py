@@ -115,8 +115,6 @@ def test_a_rerun_that_fails_is_the_end_and_its_text_names_both(bench):
         bench.rescue.ask(new_id)
 
 
-
-
 @pytest.mark.parametrize("error", [
     RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
     MemoryError("not enough memory"), RuntimeError("MPS backend out of memory (MPS ...)"),
