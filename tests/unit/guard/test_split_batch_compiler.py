@@ -12,7 +12,7 @@ from headroom.cast import running
 from headroom.guard import attempt, split_batch
 from headroom.guard.run import KEY, Run
 from headroom.guard.split_batch import forward, join_rows
-from headroom.guard.tiles import images_apart, joined_images
+from headroom.guard.tiles import in_parts
 from headroom.host import adapter
 
 STEPS = 4
@@ -66,7 +66,7 @@ def test_nested_results_and_pictures_are_joined_outside_of_the_record(compiler):
     parts = [torch.ones(1, 2), torch.ones(1, 2)]
     with compiler.scope():
         rows = join_rows([{"a": part, "b": [part]} for part in parts])
-        pictures = joined_images(images_apart(torch.cat(parts), 1))
+        pictures = in_parts(torch.clone, torch.cat(parts), 1)
     assert rows["a"].shape == pictures.shape == (2, 2)
     assert compiler.rogues == 0
 
