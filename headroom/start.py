@@ -15,7 +15,7 @@ from .advise.advisor import Advisor
 from .advise.report import use_advisor
 from .api.gate import Gate
 from .api.ram_stop import RamStop
-from .base.environment import word_of
+from .base.environment import disk_limit_bytes, word_of
 from .encode import disk_cache
 from .guard import left_out
 from .host import features
@@ -54,8 +54,8 @@ def tell_wrong_values() -> None:
     """Read settings that are needed later, so that wrong ones are told at the start."""
     rescue_of(None, os.environ)
     guards_all(None, os.environ, {})
-    finished.limit_bytes(os.environ)
-    disk_cache.limit_bytes()
+    for name in (finished.LIMIT_VARIABLE, disk_cache.LIMIT_VARIABLE):
+        disk_limit_bytes(os.environ, name)
 
 
 def tell_name_without_panel(folder: Path) -> None:

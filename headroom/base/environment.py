@@ -37,6 +37,12 @@ def count_of(environment: Mapping[str, str], name: str, unit: str) -> int | None
     return None
 
 
+def disk_limit_bytes(environment: Mapping[str, str], name: str) -> int:
+    """Return how much we may keep on disk by this setting in MiB; 4 GiB if it is not set."""
+    given = count_of(environment, name, "MiB")
+    return (4096 if given is None else given) << 20
+
+
 def allocator_words(environment: Mapping[str, str] = os.environ) -> str:
     """Return torch's allocator settings, such as "expandable_segments:true"."""
     words = ",".join(environment.get(name, "") for name in ALLOCATOR_VARIABLES)

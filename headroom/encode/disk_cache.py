@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from ..base.device import MIB
-from ..base.environment import count_of
+from ..base.environment import disk_limit_bytes
 from ..base.stored_value import Damaged, Unstorable, from_bytes, to_bytes
 from ..base.untrusted_file import read_untrusted, write_whole
 
 log = logging.getLogger("headroom")
 
 LIMIT_VARIABLE = "HEADROOM_EMBEDDING_CACHE_MIB"
-DEFAULT_LIMIT_MIB = 4096
 TRIM_EVERY_BYTES = 64 * MIB
 STALE_PART_SECONDS = 3600
 MAX_FILE_BYTES = 512 * MIB
@@ -36,7 +35,7 @@ class EmbeddingCache:
     """Embeddings by key, below `limit_bytes` in all; the least recently used are deleted first."""
 
     folder: Path
-    limit_bytes: int = field(default_factory=lambda: limit_bytes())
+    limit_bytes: int = field(default_factory=lambda: disk_limit_bytes(os.environ, LIMIT_VARIABLE))
     _written_bytes: int = 0
 
     def get(self, key: str) -> Any | None:
@@ -94,12 +93,6 @@ class EmbeddingCache:
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.safetensors"
-
-
-def limit_bytes() -> int:
-    """Return the size limit: HEADROOM_EMBEDDING_CACHE_MIB from the environment, else 4 GiB."""
-    given = count_of(os.environ, LIMIT_VARIABLE, "MiB")
-    return (DEFAULT_LIMIT_MIB if given is None else given) * MIB
 
 
 def _entries(files: Iterable[Path]) -> Iterator[tuple[float, int, Path]]:

@@ -127,7 +127,7 @@ def _progress(total: int) -> Any:
         return lambda: None
     from ..host import graph as host_graph
 
-    bar = host_graph.progress(total)
+    bar = host_graph.ProgressBar(total)
     host_graph.stop_if_interrupted()
 
     def advance() -> None:

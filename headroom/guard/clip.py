@@ -54,7 +54,9 @@ class _Encoding(Call[Any]):
         self._generates = method.name == "generate"
         self._draws = self._generates or _has_seed(tokens)
         what = ("generating", kwargs.get("max_length")) if self._generates else "encoding"
-        self.key = (what, lessons.identity(clip.patcher), length, method.options)
+        # What another pack has set over a method: a clone of ComfyUI's would encode without it.
+        self._is_replaced = not _METHODS.keys().isdisjoint(vars(plain_copy(clip)))
+        self.key = (what, lessons.identity(clip.patcher), length, method.options, self._is_replaced)
 
     @property
     def words(self) -> str:  # type: ignore[override]
@@ -77,8 +79,9 @@ class _Encoding(Call[Any]):
             clip = plain_copy(self._clip)
             vars(clip)["load_model"] = load_little
         self._began_bytes = weights.loaded_bytes(self.patchers)
-        encode = self._method.unguarded if clip is None else class_method(clip, self._method.name)
-        return encode(*self._args, **self._kwargs)
+        if clip is None or self._method.own is not None:
+            return self._method.unguarded(*self._args, **self._kwargs)
+        return class_method(clip, self._method.name)(*self._args, **self._kwargs)
 
     def reset(self) -> None:
         """Encoders of ComfyUI take what they encode out of the tokens (SAM 3, Gemma 4)."""
@@ -105,7 +108,7 @@ class _Encoding(Call[Any]):
 
         Text is not generated there: the CPU draws other random numbers.
         """
-        is_off = not self._method.options.offload_weights or self._draws
+        is_off = not self._method.options.offload_weights or self._draws or self._is_replaced
         if is_off or plan.on_cpu or lack.where == "RAM" or self._on_cpu is None:
             return None
         return replace(plan, on_cpu=True)

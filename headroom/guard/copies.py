@@ -25,9 +25,6 @@ class GuardedMethod:
         self.own = own
         self.options = options
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError
-
     @property
     def unguarded(self) -> Callable[..., Any]:
         return self.own if self.own is not None else class_method(self.owner, self.name)

@@ -115,4 +115,4 @@ def requested_bytes(text: str) -> int | None:
     found = _AMOUNT.search(text[:MAX_TEXT])
     if found is None:
         return None
-    return int(float(found.group(1).replace(",", "")) * _UNIT_BYTES[found.group(2)[0].lower()])
+    return int(float(found[1].replace(",", "")) * _UNIT_BYTES[found[2][0].lower()])

@@ -48,13 +48,10 @@ class _Listener(logging.Handler):
         if watchers := self.watchers():
             watchers[-1].append(record.getMessage())
         else:
-            self._tell(record.getMessage())
-
-    def _tell(self, words: str) -> None:
-        node = executing_node()
-        if node != self._noted:  # once for a node, not for each of hundreds of weights
+            node, noted = executing_node(), self._noted
             self._noted = node
-            note_left_out(words)
+            if node != noted:  # once for a node, not for each of hundreds of weights
+                note_left_out(record.getMessage())
 
 
 _listener = _Listener()

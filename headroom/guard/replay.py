@@ -42,27 +42,21 @@ class Containers:
     """
 
     def __init__(self, value: dict[str, Any]) -> None:
-        self._saved: list[tuple[Any, Any]] = []
+        self._saved: dict[int, tuple[Any, Any]] = {}  # by the id of the container
         self._kept: list[tuple[Any, Any]] = []
-        pending: list[Any] = [value]
-        seen = {id(value)}
-        while pending:
-            container = pending.pop()
-            contents = container.copy()
-            self._saved.append((container, contents))
-            items = list(contents.values() if type(contents) is dict else contents)
-            for item in items:
-                kind = type(item)
-                if kind is tuple:
-                    items += item
-                elif kind is FunctionType and item.__closure__:
-                    self._kept += [(cell, kept) for cell in item.__closure__ for kept in _in(cell)]
-                elif (kind is dict or kind is list) and id(item) not in seen:
-                    seen.add(id(item))
-                    pending.append(item)
+        items: list[Any] = [value]
+        for item in items:  # which grows meanwhile
+            kind = type(item)
+            if kind is tuple:
+                items += item
+            elif kind is FunctionType and item.__closure__:
+                self._kept += [(cell, kept) for cell in item.__closure__ for kept in _in(cell)]
+            elif (kind is dict or kind is list) and id(item) not in self._saved:
+                self._saved[id(item)] = item, (contents := item.copy())
+                items += contents.values() if kind is dict else contents
 
     def restore(self) -> None:
-        for container, contents in self._saved:
+        for container, contents in self._saved.values():
             if type(container) is dict:
                 container.clear()
                 container.update(contents)

@@ -1,7 +1,7 @@
 """What OOM Guard remembers during one sampling, and no longer."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,6 +16,36 @@ KEY = "headroom_oom_guard"
 # less than in proportion (fake driver: SDXL took 182 MiB a row, and two rows fitted into 353).
 _FIXED_SHARE = 0.05
 _SPARE = 0.85  # of the room: a call that failed early would have asked for more
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows `start` to `stop` of a batch; chunks `first` to `last` (exclusive) of its conds."""
+
+    start: int
+    stop: int
+    first: int
+    last: int
+
+
+def pieces(batch: int, chunks: int, limit: int, independent: bool) -> list[Piece]:
+    """Cut `batch` rows into pieces of at most `limit` rows where that keeps the result the same.
+
+    A piece is several whole chunks or some rows of one chunk. Without `independent` images the
+    smallest piece is one chunk.
+    """
+    images = batch // chunks
+    if limit >= images or not independent:
+        step = max(1, limit // images)
+        return [
+            Piece(c * images, min(c + step, chunks) * images, c, min(c + step, chunks))
+            for c in range(0, chunks, step)
+        ]
+    return [
+        Piece(c * images + row, c * images + min(row + limit, images), c, c + 1)
+        for c in range(chunks)
+        for row in range(0, images, limit)
+    ]
 
 
 class Run:
@@ -105,13 +135,8 @@ class Run:
         return next(rows for rows in range(1, limit + 1) if self._pieces(rows) == pieces)
 
     def _pieces(self, limit: int) -> int:
-        """Return how many pieces `split_batch.pieces` makes of at most `limit` rows."""
-        rows, limit = self.rows or self.expected, max(limit, self.smallest, 1)
-        images = max(self.images or rows, 1)
-        chunks = max(1, rows // images)
-        if limit >= images:
-            return -(-chunks // (limit // images))
-        return chunks * -(-images // limit)
+        rows = max(self.rows or self.expected, 1)
+        return len(pieces(rows, rows // (self.images or rows), max(limit, self.smallest), True))
 
     def end(self) -> None:
         """Drop all references; the options that refer to this object may live longer."""

@@ -7,7 +7,6 @@ separated only where nothing in the call can mix or count them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -17,7 +16,7 @@ from ..base.modules import module_of
 from ..host.adapter import guard_host, unrecorded
 from .left_out import complete
 from .replay import RandomState
-from .run import KEY, Run
+from .run import KEY, Piece, Run, pieces
 
 # Patches of ComfyUI that treat every sample on its own. Any other patch may keep or mix what it
 # sees of a batch, so with it only whole conditionings are separated.
@@ -38,36 +37,6 @@ _WITHOUT_ROWS = (str, bytes, int, float, type(None), Enum, torch.Size, torch.dty
 
 class Unsplittable(Exception):
     """A value of the call has no batch dimension that we know."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Rows `start` to `stop` of a batch; chunks `first` to `last` (exclusive) of its conds."""
-
-    start: int
-    stop: int
-    first: int
-    last: int
-
-
-def pieces(batch: int, chunks: int, limit: int, independent: bool) -> list[Piece]:
-    """Cut `batch` rows into pieces of at most `limit` rows where that keeps the result the same.
-
-    A piece is several whole chunks or some rows of one chunk. Without `independent` images the
-    smallest piece is one chunk.
-    """
-    images = batch // chunks
-    if limit >= images or not independent:
-        step = max(1, limit // images)
-        return [
-            Piece(c * images, min(c + step, chunks) * images, c, min(c + step, chunks))
-            for c in range(0, chunks, step)
-        ]
-    return [
-        Piece(c * images + row, c * images + min(row + limit, images), c, c + 1)
-        for c in range(chunks)
-        for row in range(0, images, limit)
-    ]
 
 
 def rows_of(value: Any, start: int, stop: int, batch: int) -> Any:

@@ -91,19 +91,16 @@ def overlap_of(tile: int, most: int, is_video: bool, step: int = 1) -> int:
     return (tile // 4 if is_video else min(tile // 4, most)) // step * step
 
 
-def images_apart(value: torch.Tensor, images: int | None) -> list[torch.Tensor]:
-    """Return `value` (B, ...) in parts of at most `images`; whole for None."""
-    if images is None:
-        return [value]
-    return [value[first : first + images] for first in range(0, value.shape[0], images)]
-
-
-def joined_images(parts: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return the parts of `images_apart` as one tensor again; a single part is not copied."""
-    if len(parts) == 1:
-        return parts[0]
+def in_parts(
+    compute: Callable[[torch.Tensor], torch.Tensor], value: torch.Tensor, images: int | None
+) -> torch.Tensor:
+    """Return what `compute` makes of `value` (B, ...), in parts of at most `images`; None: whole.
+    """
+    if images is None or images >= value.shape[0]:
+        return compute(value)
+    results = [compute(part) for part in torch.split(value, images)]
     with unrecorded():
-        return torch.cat(list(parts))
+        return torch.cat(results)
 
 
 def images_words(plan: Plan, seen: int, unit: int = 1) -> list[str]:

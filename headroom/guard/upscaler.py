@@ -12,13 +12,7 @@ from .copies import GuardedMethod, guarded_copy, plain_copy
 from .lack import Lack
 from .recover import recover
 from .replay import RandomState
-from .tiles import (
-    fewer_images,
-    images_apart,
-    images_words,
-    joined_images,
-    smaller_tile,
-)
+from .tiles import fewer_images, images_words, in_parts, smaller_tile
 
 _SMALLEST_TILE = 32
 _OVERLAP = 16
@@ -75,15 +69,15 @@ class _Upscaling(Call[torch.Tensor]):
 
     def run(self, plan: Plan) -> torch.Tensor:
         if plan.tile is None:
-            parts = images_apart(self._image, plan.parts)
-            return joined_images([self._one(part) for part in parts])
+            return in_parts(self._one, self._image, plan.parts)
         guard, owner = guard_host(), self._method.owner
         if guard is None:
             return self._one(self._image)
         # The descriptor pads each tile to a size that its network takes.
         scaled: torch.Tensor = guard.tiled_scale(
-            self._image, plain_copy(owner), plan.tile, min(_OVERLAP, plan.tile // 2), owner.scale,
-            owner.output_channels, self._image.device)
+            self._image, plain_copy(owner), tile_x=plan.tile, tile_y=plan.tile,
+            overlap=min(_OVERLAP, plan.tile // 2), upscale_amount=owner.scale,
+            out_channels=owner.output_channels, output_device=self._image.device)
         return scaled.to(self._image.dtype)
 
     def _one(self, image: torch.Tensor) -> torch.Tensor:

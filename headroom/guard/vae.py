@@ -86,7 +86,7 @@ class _VAECall(Call[torch.Tensor]):
         self.can_tile = also is not None and (
             self._shortest > 0 if self._is_sound else takes_tiles(vae, self._tiled))
         self.key = (name, lessons.identity(vae.patcher), tuple(value.shape), str(self._also),
-                    str(value.dtype), method.options)
+                    str(value.dtype), method.options, method.own is None)
 
     @property
     def words(self) -> str:  # type: ignore[override]

@@ -18,7 +18,7 @@ from .attempt import Done, attempt_once
 from .call import Plan
 from .copies import GuardedMethod, class_method, plain_copy
 from .errors import CANDIDATES, TORCH_OOM, NotBegunError, is_out_of_memory
-from .tiles import images_apart, joined_images, overlap_of
+from .tiles import in_parts, overlap_of
 
 MOST_OVERLAP = {"decode_tiled": 16, "encode_tiled": 64}  # of pictures, as ComfyUI's own tiles
 
@@ -98,7 +98,7 @@ def whole(
             pass
         raise watched.error or _before_it_computed(work, method.name, part, call)
 
-    return joined_images([one(part) for part in images_apart(value, plan.parts)])
+    return in_parts(one, value, plan.parts)
 
 
 def in_a_step(call: Any, method: GuardedMethod, *args: Any, **kwargs: Any) -> Any:

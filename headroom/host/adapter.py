@@ -132,7 +132,6 @@ def pinned_bytes() -> int:
 
 
 def host_registry() -> Registry:
-    """Return the node registry of the ComfyUI that runs in this process."""
     if lost("files"):
         return NO_NODES
     from .node_types import HostRegistry

@@ -143,7 +143,9 @@ def private_patcher(
     over its model; the `clone` of other packs' classes may not be able to. `recast` casts a
     reloaded patcher, for ComfyUIs that load a model again by its recipe.
     """
-    if host.is_dynamic(patcher) and host.accepts(patcher.clone, "model_override"):
+    takes = inspect.signature(patcher.clone).parameters
+    takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in takes.values())
+    if host.is_dynamic(patcher) and ("model_override" in takes or takes_any):
         copied = patcher.clone(model_override=(module, ({}, {}, {}, set())))
     else:
         copied = patcher.clone()

@@ -4,8 +4,7 @@ Supports every ComfyUI from 0.3.75 on by asking for features, never for versions
 ComfyUI is replaced: these are calls to its own functions, flags and registries.
 """
 
-import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -240,11 +239,3 @@ def temp_folder() -> Path:
     folder = Path(folder_paths.get_temp_directory())
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def accepts(function: Callable[..., Any], name: str) -> bool:
-    """Return whether `function` takes a parameter called `name` (or any keyword)."""
-    parameters = inspect.signature(function).parameters
-    return name in parameters or any(
-        p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()
-    )

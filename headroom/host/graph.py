@@ -10,9 +10,9 @@ from typing import Any
 import comfy.cli_args
 import comfy.model_management as mm
 import comfy.sd1_clip
-import comfy.utils
 import comfyui_version
 import torch
+from comfy.utils import ProgressBar as ProgressBar
 from comfy_execution.utils import get_executing_context
 from server import PromptServer
 
@@ -91,11 +91,6 @@ def running_prompt() -> tuple[Mapping[str, Any], str] | None:
 
 
 # ---------------------------------------------------------------- encoding
-
-
-def progress(total: int) -> Any:
-    """Return ComfyUI's progress bar of the running node; call `.update(1)` after each step."""
-    return comfy.utils.ProgressBar(total)
 
 
 def stop_if_interrupted() -> None:

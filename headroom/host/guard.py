@@ -7,7 +7,7 @@ the same situation; functions that only newer ComfyUIs have are tested for first
 
 import importlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ import comfy.controlnet
 import comfy.model_management as mm
 import comfy.model_patcher
 import comfy.sd
-import comfy.utils
 import torch
 from comfy.patcher_extension import WrappersMP
+from comfy.utils import tiled_scale as tiled_scale
 
 from ..base.inputs import attribute
 from . import core as host
@@ -205,18 +205,3 @@ def clip_on_cpu(clip: Any) -> Any | None:
         return clone
     clone = select.execute(clip, "cpu").args[0]
     return clone if clone.patcher.load_device.type == "cpu" else None
-
-
-# ---------------------------------------------------------------- tiles
-
-
-def tiled_scale(
-    image: torch.Tensor, function: Callable[[torch.Tensor], torch.Tensor], tile: int,
-    overlap: int, scale: float, channels: int, output_device: torch.device,
-) -> torch.Tensor:
-    """Run `function` over overlapping tiles of `image` (B, C, H, W) and blend the results."""
-    result: torch.Tensor = comfy.utils.tiled_scale(
-        image, function, tile_x=tile, tile_y=tile, overlap=overlap, upscale_amount=scale,
-        out_channels=channels, output_device=output_device,
-    )
-    return result

@@ -31,35 +31,16 @@ import logging
 import sys
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from comfy_execution.caching import NullCache
 from comfy_execution.graph import DynamicPrompt
 from comfy_execution.progress import ProgressHandler, get_progress_state, reset_progress_state
 
 from .borrowed import borrowed
-from .prompt_nodes import PromptNodes
-from .types import NodeCallback
+from .prompt_nodes import label_of
 
 log = logging.getLogger("headroom")
-
-
-class Listener(Protocol):
-    """Receives the events of prompts and nodes. Called in the prompt's thread; must be quick."""
-
-    def prompt_resets(self) -> None: ...
-
-    def prompt_begins(self, prompt_id: str, graph: PromptNodes, running: list[str]) -> None: ...
-
-    def prompt_leaves(self) -> None: ...
-
-    @property
-    def node_starts(self) -> NodeCallback: ...
-
-    @property
-    def node_finishes(self) -> NodeCallback: ...
-
-    def node_progresses(self, *_: Any) -> None: ...
 
 
 def _never_fails(method: Callable[..., None]) -> Callable[..., None]:
@@ -78,13 +59,14 @@ def _never_fails(method: Callable[..., None]) -> Callable[..., None]:
 class PromptEvents(ProgressHandler):  # type: ignore[misc]
     """Reports prompts and nodes to `listener`, whether a browser or another client queued them.
 
+    `listener` is the recorder; its methods are called in the prompt's thread and must be quick.
     `error_is_handled(error)` is called when somebody handles an error and logs it, in any thread;
     `prompt_is_over()` after a prompt, when ComfyUI's history has it. Either may be called more
     than once. `is_running(id)` returns whether ComfyUI runs that prompt now.
     """
 
     def __init__(
-        self, listener: Listener, is_running: Callable[[str], bool],
+        self, listener: Any, is_running: Callable[[str], bool],
         error_is_handled: Callable[[BaseException], None], prompt_is_over: Callable[[], None],
     ) -> None:
         super().__init__("headroom")
@@ -167,8 +149,8 @@ class PromptEvents(ProgressHandler):  # type: ignore[misc]
             self._needs_sign = self._needs_sign or bool(registry.nodes)
             running = [str(node_id) for node_id, state in list(registry.nodes.items())
                        if state["state"].value == "running"]
-            graph = PromptNodes(registry.dynprompt)
-            self._listener.prompt_begins(registry.prompt_id, graph, running)
+            label = functools.partial(label_of, registry.dynprompt)
+            self._listener.prompt_begins(registry.prompt_id, label, running)
 
     # ---------------------------------------------------- it ends
 

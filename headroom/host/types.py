@@ -1,6 +1,6 @@
 """What ComfyUI tells about runs and their nodes, in types of our own."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -8,9 +8,6 @@ from typing import Any, Literal, NamedTuple
 from ..base.device import in_mib
 
 RunStatus = Literal["running", "success", "error", "interrupted"]
-# Node id, its state (not used) and prompt id: what ComfyUI passes to a progress handler.
-NodeCallback = Callable[[str, Any, str], None]
-
 
 # The prompt whose change marks are wanted, while no prompt or another one runs.
 asked_about: ContextVar[Mapping[str, Any] | None] = ContextVar("headroom_asked", default=None)

@@ -17,7 +17,7 @@ LEFT_OUT = said(
     "repeats such a call of a sampling or a text encoder"
 )
 
-_OUTCOMES = {None: "trying again", True: "recovered", False: "not enough yet"}
+OUTCOMES = {None: "trying again", True: "recovered", False: "not enough yet"}
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def note_oom(
     prompt_id, node_id = executing_node()
     log.warning(
         "[Headroom] out of memory in node %s, attempt %d: %s (%.1f MiB freed, %s)",
-        node_id or "-", attempt, action, freed_mib, _OUTCOMES[recovered],
+        node_id or "-", attempt, action, freed_mib, OUTCOMES[recovered],
     )
     entry = OomAttempt(
         prompt_id, node_id, attempt, action, freed_mib, error, recovered,
@@ -128,7 +128,7 @@ def note_oom(
 def note_outcome(entry: OomAttempt, recovered: bool) -> None:
     """Report to the listeners and the log how the repeated call ended."""
     node = entry.node_id or "-"
-    log.warning("[Headroom] node %s, attempt %d: %s", node, entry.attempt, _OUTCOMES[recovered])
+    log.warning("[Headroom] node %s, attempt %d: %s", node, entry.attempt, OUTCOMES[recovered])
     entry.recovered = recovered
     note(entry)
 

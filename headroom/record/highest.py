@@ -24,7 +24,6 @@ class KeptPeaks:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all peaks before now."""
         with self._lock:
             self._since, self._highest = time.time(), Highest()
 

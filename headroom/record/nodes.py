@@ -8,7 +8,7 @@ async nodes can run while another node begins, so an event of another node ends 
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 from ..host.types import NodeLabel
 from ..measure.strain import Strain
@@ -16,11 +16,6 @@ from .memory import Peaks, Reading, larger, now, perhaps
 
 NodeStatus = Literal["running", "waiting", "done", "cached", "failed", "stopped"]
 MAX_NODES = 2000
-
-
-class GraphView(Protocol):
-    def describe(self, node_id: str) -> NodeLabel: ...
-    def has(self, node_id: str) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -143,7 +138,8 @@ class NodeTable:
         """Set the outcome of nodes without an end, and add the nodes that never started.
 
         ComfyUI tells which node raised an error, and which nodes had outputs in the cache: it does
-        not even check nodes whose outputs are no longer needed. Later no node can be added.
+        not even check nodes whose outputs are no longer needed. Only those of the prompt itself
+        count. Later no node can be added.
         """
         # For an error in a loop ComfyUI names the loop's begin node, which only waited. What a node
         # expanded to is shown on the canvas as that node: then both failed.
@@ -156,8 +152,8 @@ class NodeTable:
             if interrupted and record.status == "failed":
                 record.status = "stopped"
         for node_id in cached_node_ids:
-            unseen = self._record(node_id) if node_id not in self.records else None
-            if unseen is not None:
+            is_known = self._describe is not None and self._describe(node_id).class_type
+            if node_id not in self.records and is_known and (unseen := self._record(node_id)):
                 unseen.status = "cached"
         self._describe = None  # it holds the prompt's graph with all its inputs
 

@@ -4,14 +4,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..host.types import NodeCallback, NodeLabel, Outcome
+from ..host.types import NodeLabel, Outcome
 from ..measure.journal import EmbeddingReads, Entry, OomAttempt, listen
 from .memory import Reading
 from .newest import MOST, Newest
-from .nodes import GraphView, NodeTable
+from .nodes import NodeTable
 from .probe import Probe
 from .progress import Progress
 from .run import Run
@@ -55,7 +55,6 @@ class Recorder:
         self.node_starts = self._teller(Run.node_starts, begins=True)
         self.node_finishes = self._teller(Run.node_finishes)
         self._run: Run | None = None  # in the executor, or just out of it
-        self._graph: GraphView | None = None
         self._left: Reading | None = None
         self._began: Beginning | None = None
         self._asked_outcome = 0.0
@@ -76,7 +75,9 @@ class Recorder:
             self._finish()
             self._began = self._begin()
 
-    def prompt_begins(self, prompt_id: str, graph: GraphView, running: list[str]) -> None:
+    def prompt_begins(
+        self, prompt_id: str, describe: Callable[[str], NodeLabel], running: list[str]
+    ) -> None:
         """The prompt's nodes are known. `running`: those that had begun before."""
         with self._lock:
             self._finish()
@@ -84,8 +85,7 @@ class Recorder:
             self._began = None
             self._asked_outcome = began.at
             self._progress.moves()
-            self._graph = graph
-            self._run = Run(prompt_id, devices, began, started_at, NodeTable(graph.describe))
+            self._run = Run(prompt_id, devices, began, started_at, NodeTable(describe))
             self._runs[prompt_id] = self._run
             for node_id in running:
                 self._events.append((self._run, Run.node_starts, node_id, began))
@@ -95,7 +95,9 @@ class Recorder:
         devices, (_, began) = self.probe.begin_run(), self.probe.at_node()
         return devices, began, time.time() - (time.perf_counter() - began.at)
 
-    def _teller(self, enter: Callable[..., None], begins: bool = False) -> NodeCallback:
+    def _teller(
+        self, enter: Callable[..., None], begins: bool = False
+    ) -> Callable[[str, Any, str], None]:
         """Return the function that the executor calls after an event of a node."""
         at_node, append, reading = self.probe.at_node, self._events.append, self._reading
         progress, before_node = self._progress, self.before_node
@@ -233,15 +235,13 @@ class Recorder:
         run.drawn = self._progress.drawn(run.prompt_id)
         if self._left is None:
             self._end(run)
-        self._events.append((run, self._settled, outcome, self._graph))
+        self._events.append((run, self._settled, outcome))
         self._closed.append(run.prompt_id)
-        self._run = self._graph = self._left = None
+        self._run = self._left = None
 
-    def _settled(self, run: Run, told: Outcome | None, graph: GraphView) -> None:
+    def _settled(self, run: Run, told: Outcome | None) -> None:
         """Nothing more happens in this run."""
-        outcome = told or run.guessed_outcome()
-        cached = tuple(filter(graph.has, outcome.cached_node_ids))  # those of the prompt itself
-        run.settle(replace(outcome, cached_node_ids=cached))
+        run.settle(told or run.guessed_outcome())
         self.run_is_over(run)
 
     def _end(self, run: Run) -> None:

@@ -7,13 +7,12 @@ import json
 from typing import Any
 
 from ..base.device import MIB, mib_text
-from ..measure.journal import executing_node
+from ..measure.journal import OUTCOMES, executing_node
 from .current import current_recorder
 
 MAX_LINES = 200
 MOST_LEFT_OUT = 5  # nodes that are named
 AT_LEAST = "≥ "
-_OUTCOMES = {None: "being tried again", True: "recovered", False: "not enough yet"}
 NOT_RECORDED = (
     "Nothing was recorded: this node needs a ComfyUI server that runs the prompt, with Headroom "
     "not turned off."
@@ -130,7 +129,7 @@ def _attempt_line(entry: dict[str, Any]) -> str:
     where = f"- out of memory at {_at(entry)}"
     if entry["attempt"] == 0:  # no guard was there
         return f"{where}: {entry['action']}"
-    end, freed = _OUTCOMES[entry["recovered"]], mib_text(entry["freed_mib"] * MIB)
+    end, freed = OUTCOMES[entry["recovered"]], mib_text(entry["freed_mib"] * MIB)
     return f"{where}, attempt {entry['attempt']}: {entry['action']}, {freed} freed, {end}"
 
 

@@ -9,6 +9,7 @@ import torch
 from ..actions.make_room import make_room
 from ..actions.purge import purge
 from ..actions.spare_ram import spare_ram
+from ..base.environment import disk_limit_bytes
 from ..base.ram import ram_total_bytes
 from ..host import queue
 from ..host import server as host_server
@@ -16,7 +17,7 @@ from ..host.adapter import has_cache_providers
 from ..host.node_types import HostRegistry
 from ..measure.journal import Action, listen, note
 from ..models.loaded import loaded_models
-from .finished import Finished, limit_bytes
+from .finished import LIMIT_VARIABLE, Finished
 from .rescue import Rescue
 from .settings import as_wished
 
@@ -45,7 +46,7 @@ def _empty(free_ram: bool) -> None:
 
 
 def _finished(registry: HostRegistry, outputs_of: Callable[[str], Path | None]) -> Finished | None:
-    limit = limit_bytes(os.environ)
+    limit = disk_limit_bytes(os.environ, LIMIT_VARIABLE)
     if limit == 0 or not has_cache_providers():
         return None
     from ..host import finished

@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,6 @@ from typing import Any
 import torch
 
 from ..base.device import MIB
-from ..base.environment import count_of
 from ..base.file_identity import identities_of
 from ..base.graph import Graph, Prompt
 from ..base.loops import begins_loop
@@ -34,7 +33,6 @@ from .setup import RerunSetup
 log = logging.getLogger("headroom")
 
 LIMIT_VARIABLE = "HEADROOM_RERUN_DISK_MIB"
-DEFAULT_LIMIT_MIB = 4096
 COPIES = 3  # of a value: so many are in RAM while it is written or read
 HEADER_BYTES = 100 * MIB  # more than a file's header ever has
 
@@ -166,9 +164,3 @@ def _read(folder: Path, mark: str, limit_bytes: int, key: str) -> Found | None:
         log.warning("[Headroom] %s is not usable, the node runs again: %s", path.name, error)
         return None
     return (outputs, ui) if is_sound else None
-
-
-def limit_bytes(environment: Mapping[str, str]) -> int:
-    """Return how many bytes of one prompt may be kept on disk; 0: nothing."""
-    given = count_of(environment, LIMIT_VARIABLE, "MiB")
-    return (DEFAULT_LIMIT_MIB if given is None else given) * MIB

@@ -65,7 +65,8 @@ class Kept:
     sensitive: Mapping[str, Any] = field(default_factory=dict)
     rescued_as: str | None = None
     has_run_again: bool = False
-    is_queued: threading.Event = field(default_factory=threading.Event)  # clear before
+    # Cleared from the decision for a rerun until ComfyUI has it in its queue.
+    is_queued: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
         self.is_queued.set()

@@ -190,19 +190,14 @@ class KeptQueue:
         """
         fit: list[tuple[KeptPrompt, list[str]]] = []
         refused: list[dict[str, str]] = []
-
-        def refuse(prompt_id: str, reason: str) -> None:
-            refused.append({"prompt_id": prompt_id, "error": reason})
-            log.warning("[Headroom] prompt %s is not queued again: %s", prompt_id, reason)
-
         for one in prompts:
             try:
                 fit.append((one, self._host.validated(one.prompt_id, one.prompt, one.outputs)))
-            except ValueError as error:
-                refuse(one.prompt_id, str(error))
             except Exception as error:  # of any pack: it must not cost the other prompts
-                log.exception("[Headroom] ComfyUI could not validate a prompt")
-                refuse(one.prompt_id, str(error) or type(error).__name__)
+                reason = str(error) or type(error).__name__
+                refused.append({"prompt_id": one.prompt_id, "error": reason})
+                log.warning("[Headroom] prompt %s is not queued again: %s", one.prompt_id, reason,
+                            exc_info=not isinstance(error, ValueError))
         with self._lock:
             left = {one.prompt_id for one in self._prompts()}
             there = {str(item[1]) for part in self._host.queue_items() for item in part}

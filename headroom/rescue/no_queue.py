@@ -17,8 +17,7 @@ class NoQueue:
     def prompt_of(self, prompt_id: str) -> None:
         return None
 
-    def workflow_id_of(self, prompt_id: str) -> None:
-        return None
+    workflow_id_of = prompt_of
 
     def interrupt(self, prompt_id: str, before: Any) -> bool:
         return False

@@ -117,7 +117,6 @@ class QueueFile:
                            (prompt_id, float(item[0]), is_running, content))
 
     def drop(self, prompt_ids: Collection[str]) -> None:
-        """Remove these prompts."""
         with self._base:
             self._delete(prompt_ids)
 

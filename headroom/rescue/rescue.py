@@ -53,7 +53,7 @@ class Rescue:
         if item is None:
             return
         prompt_id = str(item[1])
-        self._running = Running(prompt_id, item[5] if len(item) > 5 else {})
+        self._running = Running(prompt_id, item[5])
         kept = self._book.first(prompt_id)
         if kept is not None:
             kept.has_run_again = True

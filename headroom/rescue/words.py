@@ -49,16 +49,17 @@ def _cost(failure: FailedPrompt, runs: WhatRuns) -> Said:
 
 def _also(failure: FailedPrompt, runs: WhatRuns) -> list[Said]:
     row = failure.row
-    means = [] if row is None or row.id in PLAIN_ROWS else [row.what]
-    emptied = [said("RAM is freed first: models go to disk, and ComfyUI's cache drops what this "
-                    "prompt does not use.")] if failure.where == "RAM" else []
+    also = [] if row is None or row.id in PLAIN_ROWS else [row.what]
+    if failure.where == "RAM":
+        also.append(said("RAM is freed first: models go to disk, and ComfyUI's cache drops what "
+                         "this prompt does not use."))
     if runs.paid:
-        emptied.append(said("These nodes use their paid service a second time: {nodes}.",
-                            nodes=_nodes(failure, runs.paid)))
-    if not runs.differing:
-        return means + emptied
-    return [*means, *emptied, said("The result may be different because of {nodes}.",
-                 nodes=_nodes(failure, runs.differing))]
+        also.append(said("These nodes use their paid service a second time: {nodes}.",
+                         nodes=_nodes(failure, runs.paid)))
+    if runs.differing:
+        also.append(said("The result may be different because of {nodes}.",
+                         nodes=_nodes(failure, runs.differing)))
+    return also
 
 
 def _nodes(failure: FailedPrompt, node_ids: Sequence[str]) -> str:

@@ -10,7 +10,6 @@ import re
 
 import pytest
 from support.encodings import encode
-from support.facts import figure
 from support.gpus import CPU, MIB, REAL, SIMULATED, pages_mib, spare_bytes, taken_bytes
 from support.probes import load
 from support.worlds import loaded_models
@@ -27,6 +26,14 @@ FLOAT32 = ("--fp32-unet", "--fp32-vae", "--fp32-text-enc")
 
 def on(*gpus):
     return pytest.mark.parametrize("computing", gpus, indirect=True)
+
+
+def figure(report, name):
+    """The (before, after) of one row of a report, in MiB."""
+    found = re.search(rf"^  {name} +([\d,.]+) -> +([\d,.]+) MiB", report, re.MULTILINE)
+    assert found is not None, f"no row {name!r} in:\n{report}"
+    before, after = (float(number.replace(",", "")) for number in found.groups())
+    return before, after
 
 
 def near_mib(device):

@@ -15,6 +15,12 @@ def client(cpu_server):
 
 
 @pytest.fixture
+def gpu(sim):
+    """A simulated GPU with 2 GiB."""
+    return sim(2048)
+
+
+@pytest.fixture
 def start_server(tmp_path, servers):
     """A function that starts a server, by default in the one folder of this test.
 

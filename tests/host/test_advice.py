@@ -1,11 +1,10 @@
 """Advice of a real server on the simulated GPU: applied, it saves what it said, pictures stay."""
 
 import argparse
-import io
 import json
 
 import pytest
-from PIL import Image
+from support.rescue import pixels
 
 from tools import advise
 from tools.advice import applied, of
@@ -31,12 +30,6 @@ def picture():
     return graph.prompt
 
 
-def pixels(gpu, entry):
-    (image,) = entry["outputs"]["save"]["images"]
-    data = gpu.client.get_bytes(f"/view?filename={image['filename']}&type=output")
-    return Image.open(io.BytesIO(data)).tobytes()
-
-
 def run(gpu, prompt):
     """The history entry and the record of a run on an empty device."""
     forget_everything(gpu.client)
@@ -52,7 +45,7 @@ def test_followed_advice_saves_what_it_said_and_the_picture_stays(gpu):
     wanted = of(gpu.client, record["prompt_id"], into_gib=0.001)
     low, high = [one for one in wanted if one["kind"] != "oom_guard"][-1]["expected_mib"]
     changed, after = run(gpu, applied(picture(), same))
-    assert pixels(gpu, changed) == pixels(gpu, entry)
+    assert pixels(gpu.client, changed) == pixels(gpu.client, entry)
     assert low - 8 <= after["peak_vram_mib"] <= high + 8 < record["peak_vram_mib"]
     assert "oom_guard" in {one["kind"] for one in wanted}
 

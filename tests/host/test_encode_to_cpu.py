@@ -20,13 +20,8 @@ DEFAULTS = {"split": "one prompt", "release_encoder": True, "cache": "off"}
 
 
 @pytest.fixture(scope="module")
-def server(serve):
-    return serve()
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    return server.client()
+def client(cpu_server):
+    return cpu_server.client()
 
 
 def add_encode(graph, clip, text, **inputs):
@@ -64,11 +59,11 @@ def test_the_conditioning_is_the_one_of_clip_text_encode_bit_by_bit(client, kind
     assert len({item["digest"] for item in told}) == len(PROMPTS)
 
 
-def test_textual_inversion_embeddings_count_as_in_the_core_node(client, server):
+def test_textual_inversion_embeddings_count_as_in_the_core_node(client, cpu_server):
     import torch
 
     generator = torch.Generator().manual_seed(7)
-    write_word(server, "headroom_word", torch.randn((3, 768), generator=generator))
+    write_word(cpu_server, "headroom_word", torch.randn((3, 768), generator=generator))
     graph = Graph()
     clip = graph.add("CheckpointLoaderSimple", ckpt_name=CHECKPOINT)[1]
     checks = []
@@ -81,10 +76,10 @@ def test_textual_inversion_embeddings_count_as_in_the_core_node(client, server):
 
 
 @pytest.mark.parametrize("schedule", [False, True])
-def test_hooks_and_their_schedules_come_out_as_in_the_core_node(client, server, schedule):
+def test_hooks_and_their_schedules_come_out_as_in_the_core_node(client, cpu_server, schedule):
     graph = Graph()
     clip = graph.add("ProbeEncoder", kind="sd15", seed=0)
-    hook = graph.add("CreateHookLora", lora_name=write_text_lora(server), strength_model=1.0,
+    hook = graph.add("CreateHookLora", lora_name=write_text_lora(cpu_server), strength_model=1.0,
                      strength_clip=1.0)
     first = graph.add("CreateHookKeyframe", strength_mult=1.0, start_percent=0.0)
     last = graph.add("CreateHookKeyframe", strength_mult=0.2, start_percent=0.5,
@@ -105,10 +100,10 @@ def test_hooks_and_their_schedules_come_out_as_in_the_core_node(client, server, 
     assert "not used, because" in texts[ours.id]  # this loader names no file
 
 
-def test_a_lora_on_the_encoder_counts(client, server):
+def test_a_lora_on_the_encoder_counts(client, cpu_server):
     graph = Graph()
     clip = graph.add("ProbeEncoder", kind="sd15", seed=0)
-    lora = write_text_lora(server)
+    lora = write_text_lora(cpu_server)
     model = graph.add("CheckpointLoaderSimple", ckpt_name=CHECKPOINT)
     patched = graph.add("LoraLoader", model=model, clip=clip, lora_name=lora, strength_model=1.0,
                         strength_clip=0.7)[1]

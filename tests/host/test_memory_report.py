@@ -11,11 +11,6 @@ pytestmark = pytest.mark.host
 SALT = itertools.count(1)
 
 
-@pytest.fixture(scope="module")
-def server(serve):
-    return serve()
-
-
 def work(**inputs):
     return {"class_type": "TimedWork",
             "inputs": {"seconds": 0.05, "salt": next(SALT), **inputs}}
@@ -29,8 +24,7 @@ def text_of(entry, node_id):
     return "\n".join(entry["outputs"][node_id]["text"])
 
 
-def test_data_is_the_record_that_http_gives(server):
-    client = server.client()
+def test_data_is_the_record_that_http_gives(client):
     prompt = {"1": work(), "2": report(value=["1", 0]),
               "3": {"class_type": "PreviewAny", "inputs": {"source": ["2", 3]}}}
     entry = client.run(prompt)
@@ -42,10 +36,9 @@ def test_data_is_the_record_that_http_gives(server):
     assert set(data) | {"grows_over_runs"} == set(run)
 
 
-def test_the_chart_is_an_image_that_save_image_saves(server):
+def test_the_chart_is_an_image_that_save_image_saves(client):
     from PIL import Image
 
-    client = server.client()
     entry = client.run({
         "1": work(), "2": report(value=["1", 0]),
         "3": {"class_type": "SaveImage",
@@ -61,8 +54,7 @@ def test_the_chart_is_an_image_that_save_image_saves(server):
     assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 20
 
 
-def test_the_value_goes_through_and_nothing_runs_again_unasked(server):
-    client = server.client()
+def test_the_value_goes_through_and_nothing_runs_again_unasked(client):
     prompt = {"1": work(), "2": report(value=["1", 0]), "3": work(value=["2", 0])}
     client.run(prompt)
     entry = client.run(prompt)

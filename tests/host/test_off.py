@@ -7,14 +7,14 @@ import pytest
 from support.prompts import node
 
 from tools.client import Client
+from tools.graph import PURGE_DEFAULTS
 from tools.server import PACK_ROOT
 
 pytestmark = pytest.mark.host
 BESIDE = PACK_ROOT / "tests" / "host" / "packs" / "headroom_beside"
 PROMPT = {
     "1": node("PrimitiveStringMultiline", value="a"),
-    "2": node("HeadroomPurgeVRAM", value=["1", 0], unload="all models", only_below_free_mib=0,
-              free_ram=False, reset_node_cache=False, run="when inputs change"),
+    "2": node("HeadroomPurgeVRAM", value=["1", 0], **PURGE_DEFAULTS),
     "3": node("HeadroomMemoryReport", value=["2", 0]),
 }
 

@@ -1,10 +1,10 @@
 """Offload Model in a real ComfyUI: exactly the model on the wire leaves, and it works again."""
 
-from urllib.parse import urlencode
 
 import pytest
 from support.probes import answers, file_name, load
 from support.prompts import sampling
+from support.rescue import pictures
 
 from tools.client import node_texts
 from tools.graph import Graph, add_offload, add_purge, add_sampler
@@ -120,17 +120,16 @@ def test_both_outputs_are_the_very_objects_that_came_in(client):
 
 
 def test_after_an_offload_of_every_model_the_same_prompt_gives_the_same_picture(client):
-    def pictures(words):
+    def of(words):
         prompt = sampling()
         prompt["2"]["inputs"]["text"] = words
-        [images] = [out["images"] for out in client.run(prompt)["outputs"].values()]
-        return [client.get_bytes("/view?" + urlencode(image)) for image in images]
+        return pictures(client, client.run(prompt))
 
-    before = pictures("a red cube")
+    before = of("a red cube")
     for to in ("CPU", "disk"):
-        assert pictures("a blue ball") != before  # so that ComfyUI computes the first one again
+        assert of("a blue ball") != before  # so that ComfyUI computes the first one again
         models = [model["id"] for model in client.get_json("/headroom/memory")["models"]]
         assert len(models) >= 3
         for model in models:
             client.post_when_idle("/headroom/offload", {"model": model, "to": to})
-        assert pictures("a red cube") == before
+        assert of("a red cube") == before

@@ -2,19 +2,17 @@
 
 import pytest
 from support.oom import (
-    GUARD,
     IN_STEPS,
     ONLY_SPLIT,
-    add_guard,
     assert_same_bits,
     assert_split,
     checkpoint,
     latents,
-    run_sweep,
+    sweep_sampling,
     text,
 )
 
-from tools.graph import Graph
+from tools.graph import Graph, add_guard
 
 pytestmark = pytest.mark.host
 
@@ -24,20 +22,17 @@ def gpu(sim):
     return sim(2048, "--force-fp32")  # splitting is judged in float32 terms
 
 
-def sweep_sampling(gpu, build, options=GUARD, batch=1, **settings):
-    """Run the sweep node over a graph that `build` may change; return its answer."""
+def swept(gpu, build, options=None, batch=1, **settings):
+    """The answer of a sweep over a graph that `build` may change."""
     graph = Graph()
     loader = checkpoint(graph)
     wires = {
         "model": loader[0], "positive": text(graph, loader, "a red cube"),
         "negative": text(graph, loader, "blurry"), "latent": latents(graph, batch),
     }
-    wires.update(build(graph, loader, wires) or {})
-    model = wires.pop("model")
-    return run_sweep(gpu, graph, "OomSweepSampling", add_guard(graph, model, **options), model, **{
-        "steps": 2, "cfg": 4.0, "sampler": "euler_ancestral", "stride": 97,
-        "begins": "OUTER_SAMPLE", **wires, **settings,
-    })
+    wires.update(build(graph, loader, wires))
+    return sweep_sampling(gpu, graph, options=options, **{
+        "sampler": "euler_ancestral", "stride": 97, "begins": "OUTER_SAMPLE", **wires, **settings})
 
 
 def nothing(graph, loader, wires):
@@ -101,24 +96,24 @@ STRIDES = {conditioned: 401, nested: 241, hooked: 701}
 
 @pytest.mark.parametrize("build", STRIDES, ids=lambda build: build.__name__)
 def test_one_failed_allocation_anywhere_in_sampling_gives_the_same_bits(gpu, build):
-    assert_same_bits(sweep_sampling(gpu, build, stride=STRIDES[build]), least=3)
+    assert_same_bits(swept(gpu, build, stride=STRIDES[build]), least=3)
 
 
 def test_every_family_of_errors_is_survived_anywhere_in_sampling_with_the_same_bits(gpu):
     kinds = ["oom", "accelerator", "async_pool", "cublas", "cudnn", "host", "mps", "runtime"]
-    answer = sweep_sampling(gpu, nothing, stride=73, kind=" ".join(kinds))
+    answer = swept(gpu, nothing, stride=73, kind=" ".join(kinds))
     assert_same_bits(answer, least=len(kinds))
 
 
 def test_one_failed_allocation_while_a_model_with_a_lora_is_loaded_gives_the_same_bits(gpu):
     """ComfyUI catches what fails while it works out a LoRA, and would sample without it."""
-    answer = sweep_sampling(gpu, patched, fresh=True, last=160, stride=31)
+    answer = swept(gpu, patched, fresh=True, last=160, stride=31)
     assert_same_bits(answer, least=4)
 
 
 def test_one_failed_allocation_while_streamed_weights_get_their_lora_gives_the_same_bits(gpu):
     gpu.set_capacity(400)  # ComfyUI keeps more than that free, so weights and LoRA are streamed
-    answer = sweep_sampling(gpu, patched, fresh=True, begins="SAMPLER_SAMPLE", stride=263)
+    answer = swept(gpu, patched, fresh=True, begins="SAMPLER_SAMPLE", stride=263)
     assert_same_bits(answer, least=4)
 
 
@@ -128,27 +123,26 @@ def test_one_failed_allocation_while_streamed_weights_get_their_lora_gives_the_s
                        (merged_tokens, 230)],
     ids=lambda value: getattr(value, "__name__", ""))
 def test_a_split_batch_agrees_within_a_thousandth_of_the_range(gpu, build, first):
-    answer = sweep_sampling(gpu, build, ONLY_SPLIT, batch=3, first=first, stride=10_000, **IN_STEPS)
+    answer = swept(gpu, build, ONLY_SPLIT, batch=3, first=first, stride=10_000, **IN_STEPS)
     assert_split(answer)
 
 
 def test_offloading_its_own_weights_in_a_step_gives_the_same_bits(gpu):
-    without_split = {**GUARD, "split_batch": False}
-    answer = sweep_sampling(gpu, nothing, without_split, batch=2, first=150, stride=700,
+    answer = swept(gpu, nothing, {"split_batch": False}, batch=2, first=150, stride=700,
                             **{**IN_STEPS, "times": 3})
     assert_same_bits(answer)
     assert any("of its own weights" in action for action in answer["actions"])
 
 
 def test_sampling_at_cfg_1_recovers(gpu):
-    assert_same_bits(sweep_sampling(gpu, nothing, cfg=1.0, stride=400))
+    assert_same_bits(swept(gpu, nothing, cfg=1.0, stride=400))
 
 
 @pytest.mark.parametrize("guider", ["basic", "dual"])  # KSampler's own is the third
 def test_a_custom_sampler_recovers_and_splits(gpu, guider):
-    assert_same_bits(sweep_sampling(gpu, nothing, guider=guider, sampler="dpmpp_2m_sde",
+    assert_same_bits(swept(gpu, nothing, guider=guider, sampler="dpmpp_2m_sde",
                                     stride=331))
-    assert_split(sweep_sampling(gpu, nothing, ONLY_SPLIT, batch=2, guider=guider, first=250,
+    assert_split(swept(gpu, nothing, ONLY_SPLIT, batch=2, guider=guider, first=250,
                                 stride=10_000, sampler="dpmpp_2m_sde", **IN_STEPS))
 
 
@@ -163,7 +157,7 @@ def test_a_failed_step_beside_a_step_cache_gives_the_same_bits(gpu, node, settin
     def cached(graph, loader, wires):
         return {"model": graph.add(node, model=wires["model"], **settings)}
 
-    answer = sweep_sampling(gpu, cached, sampler="euler", **part)
+    answer = swept(gpu, cached, sampler="euler", **part)
     assert_same_bits(answer, least=3)
 
 
@@ -184,7 +178,7 @@ def test_a_failure_on_one_of_two_devices_that_share_each_step_gives_the_same_bit
                          lora_name="headroom_test_lora.safetensors", strength_model=1.0)
         return {"model": graph.add("OomSplitOverCpu", model=lora)}
 
-    answer = sweep_sampling(gpu, divided, **{"steps": 3, "sampler": "euler", **part})
+    answer = swept(gpu, divided, **{"steps": 3, "sampler": "euler", **part})
     assert_same_bits(answer, least=3)
 
 
@@ -196,14 +190,14 @@ def test_a_video_model_recovers_and_splits(gpu, batch):
                 "latent": video[3]}
 
     if batch == 1:
-        assert_same_bits(sweep_sampling(gpu, wan, first=60, stride=83, sampler="euler"))
+        assert_same_bits(swept(gpu, wan, first=60, stride=83, sampler="euler"))
     else:
-        assert_split(sweep_sampling(gpu, wan, ONLY_SPLIT, first=60, stride=83, sampler="euler",
+        assert_split(swept(gpu, wan, ONLY_SPLIT, first=60, stride=83, sampler="euler",
                                     **IN_STEPS))
 
 
 def test_an_error_of_another_kind_is_not_retried(gpu):
-    answer = sweep_sampling(gpu, nothing, first=200, stride=10_000, kind="illegal_access")
+    answer = swept(gpu, nothing, first=200, stride=10_000, kind="illegal_access")
     [[_, problem]] = answer["problems"]
     assert "illegal memory access" in problem
 
@@ -216,6 +210,6 @@ def test_a_guard_on_a_guard_and_a_lora_after_it_make_one_guard(gpu):
                                    lora_name="headroom_test_lora.safetensors", strength_model=1.0)}
 
     options = {**ONLY_SPLIT, "split_batch": False, "max_attempts": 2}
-    answer = sweep_sampling(gpu, twice, options, first=300, stride=10_000, times=99)
+    answer = swept(gpu, twice, options, first=300, stride=10_000, times=99)
     [[_, problem]] = answer["problems"]
     assert "after 1 attempt the call" in problem

@@ -1,16 +1,11 @@
 """OOM Guard on a VAE, a text encoder and an upscale model, and where a GPU is too small."""
 
 import pytest
-from support.oom import GUARD, add_guard, assert_same_bits, checkpoint, latents, ran, run_sweep
+from support.oom import assert_same_bits, checkpoint, latents, ran, run_sweep
 
-from tools.graph import Graph
+from tools.graph import Graph, add_guard
 
 pytestmark = pytest.mark.host
-
-
-@pytest.fixture
-def gpu(sim):
-    return sim(2048)
 
 
 @pytest.mark.parametrize("encode", [False, True], ids=["decode", "encode"])
@@ -41,19 +36,19 @@ def test_one_failed_allocation_while_a_text_encoder_with_a_lora_is_loaded_gives_
     assert_same_bits(answer, least=4)
 
 
-def upscaling(gpu, options, **settings):
+def upscaling(gpu, **settings):
     graph = Graph()
     net = graph.add("UpscaleModelLoader", model_name="headroom_demo_upscale.safetensors")
-    return run_sweep(gpu, graph, "OomSweepUpscale", add_guard(graph, net, **options), net,
+    return run_sweep(gpu, graph, "OomSweepUpscale", add_guard(graph, net), net,
                      batch=2, **settings)
 
 
 def test_one_failed_allocation_anywhere_in_an_upscale_model_gives_the_same_bits(gpu):
-    assert_same_bits(upscaling(gpu, GUARD, stride=3))
+    assert_same_bits(upscaling(gpu, stride=3))
 
 
 def test_an_upscale_model_goes_on_to_one_image_and_to_tiles(gpu):
-    answer = upscaling(gpu, GUARD, first=14, stride=10_000, times=3)
+    answer = upscaling(gpu, first=14, stride=10_000, times=3)
     assert answer["problems"] == []
     assert answer["largest_difference"] < 0.15 * answer["range"]
 

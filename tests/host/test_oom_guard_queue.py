@@ -1,14 +1,13 @@
 """Around a recovery in a real queue: what the user is told, and what the next prompt finds."""
 
 import json
-from urllib.parse import urlencode
 
 import pytest
-from support.oom import add_guard, checkpoint, latents, ran, text
-from support.rescue import key, written
+from support.oom import checkpoint, latents, ran, text
+from support.rescue import key, pictures, written
 
 from tools.client import PromptFailed, PromptInterrupted, failure_of, was_interrupted
-from tools.graph import Graph
+from tools.graph import Graph, add_guard
 from tools.waiting import wait_until
 
 pytestmark = pytest.mark.host
@@ -49,11 +48,6 @@ def test_an_error_that_stays_ends_in_one_sentence_and_the_queue_goes_on(gpu):
     gpu.client.run(prompt_of(3))
 
 
-def picture(gpu, entry):
-    [images] = [out["images"] for out in entry["outputs"].values() if "images" in out]
-    return gpu.client.get_bytes("/view?" + urlencode(images[0]))
-
-
 def loaded(gpu):
     devices = gpu.client.get_json("/headroom/memory")
     return sorted((m["kind"], m["class"], m["loaded_mib"]) for m in devices["models"])
@@ -61,13 +55,13 @@ def loaded(gpu):
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_after_a_recovery_the_host_is_as_after_any_prompt(gpu, times):
-    before = picture(gpu, gpu.client.run(prompt_of(20 + times, guarded=False)))
+    before = pictures(gpu.client, gpu.client.run(prompt_of(20 + times, guarded=False)))
     models, allocated = loaded(gpu), gpu.collect().allocated_bytes
     gpu.arm_fault(at=400, times=times)
     gpu.client.run(prompt_of(25))
     gpu.disarm()
     again = gpu.client.run(prompt_of(20 + times, guarded=False))
-    assert picture(gpu, again) == before
+    assert pictures(gpu.client, again) == before
     assert loaded(gpu) == models
     assert gpu.collect().allocated_bytes == allocated
 
@@ -87,7 +81,7 @@ def test_an_interrupt_in_the_call_that_fails_is_not_swallowed(gpu):
 
 
 def test_another_error_inside_a_guarded_step_is_no_occasion_to_recover(gpu):
-    before = picture(gpu, gpu.client.run(prompt_of(40)))
+    before = pictures(gpu.client, gpu.client.run(prompt_of(40)))
     gpu.arm_fault(at=10**9)
     gpu.client.run(prompt_of(41))
     count = gpu.fault()["seen"]
@@ -101,11 +95,11 @@ def test_another_error_inside_a_guarded_step_is_no_occasion_to_recover(gpu):
         run = gpu.client.get_json(f"/headroom/runs/{failed.value.entry['prompt_id']}")
         assert run["oom"] == []
     gpu.unload()
-    assert picture(gpu, gpu.client.run(prompt_of(40))) == before
+    assert pictures(gpu.client, gpu.client.run(prompt_of(40))) == before
 
 
 def test_8_interrupts_during_recoveries_leave_the_host_as_it_was(gpu):
-    before = picture(gpu, gpu.client.run(prompt_of(50, guarded=False)))
+    before = pictures(gpu.client, gpu.client.run(prompt_of(50, guarded=False)))
     models, allocated = loaded(gpu), gpu.collect().allocated_bytes
     ended = []
     for number in range(8):
@@ -119,7 +113,7 @@ def test_8_interrupts_during_recoveries_leave_the_host_as_it_was(gpu):
     gpu.disarm()
     assert sum(ended) >= 4
     again = gpu.client.run(prompt_of(50, guarded=False))
-    assert picture(gpu, again) == before
+    assert pictures(gpu.client, again) == before
     assert loaded(gpu) == models and gpu.collect().allocated_bytes == allocated
 
 

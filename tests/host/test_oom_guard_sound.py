@@ -1,9 +1,9 @@
 """OOM Guard on VAEs of sound: ComfyUI takes some of their latents for pictures."""
 
 import pytest
-from support.oom import GUARD, add_guard, assert_same_bits, run_sweep
+from support.oom import assert_same_bits, run_sweep
 
-from tools.graph import Graph
+from tools.graph import Graph, add_guard
 
 pytestmark = pytest.mark.host
 CUT = ("Stable Audio", "ACE-Step")
@@ -21,7 +21,7 @@ def swept(gpu, kind, encode, **settings):
     graph = Graph()
     made = graph.add("OomSoundVAE", kind=kind)
     vae, latents = made[0], made[1]
-    return run_sweep(gpu, graph, "OomSweepDecode", add_guard(graph, vae, **GUARD), vae,
+    return run_sweep(gpu, graph, "OomSweepDecode", add_guard(graph, vae), vae,
                      latent=latents, encode=encode, **settings)
 
 

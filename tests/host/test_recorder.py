@@ -20,11 +20,6 @@ def server(serve, request):
     return serve(*flags)
 
 
-@pytest.fixture(scope="module")
-def plain(serve):
-    return serve()
-
-
 @pytest.mark.parametrize("client_id", [None, "somebody"])
 def test_a_run_is_recorded_with_and_without_a_client(server, client_id):
     client = server.client()
@@ -42,8 +37,7 @@ def test_a_run_is_recorded_with_and_without_a_client(server, client_id):
     assert run["seconds"] >= nodes["2"]["spans"][0][1]
 
 
-def test_cached_nodes_are_recorded_even_when_the_executor_never_looks_at_them(plain):
-    client = plain.client()
+def test_cached_nodes_are_recorded_even_when_the_executor_never_looks_at_them(client):
     prompt = {
         "1": node("TimedWork"), "2": node("TimedWork", value=["1", 0]),
         "3": node("TimedWork", value=["2", 0]),
@@ -61,8 +55,7 @@ def test_cached_nodes_are_recorded_even_when_the_executor_never_looks_at_them(pl
     assert all(item["cached"] for item in nodes.values()) and len(nodes) == 3
 
 
-def test_a_node_has_the_title_that_its_user_gave_it(plain):
-    client = plain.client()
+def test_a_node_has_the_title_that_its_user_gave_it(client):
     prompt = {"1": {**node("TimedWork"), "_meta": {"title": "My favourite node"}},
               "2": {**node("TimedWork", value=["1", 0]), "_meta": "no object"},
               "3": {"class_type": "PreviewAny", "inputs": {"source": ["2", 0]}}}
@@ -91,8 +84,7 @@ def test_nodes_made_by_expansion_belong_to_the_node_on_the_canvas(server):
     assert_apart(nodes.values())
 
 
-def test_a_loop_by_expansion_is_recorded_turn_by_turn(plain):
-    client = plain.client()
+def test_a_loop_by_expansion_is_recorded_turn_by_turn(client):
     _, nodes = record(client, client.run({"1": node("TimedLoop", turns=4)}))
     assert sum(item["class_type"] == "TimedWork" for item in nodes.values()) == 4
     assert sum(item["class_type"] == "TimedLoop" for item in nodes.values()) == 4
@@ -101,8 +93,7 @@ def test_a_loop_by_expansion_is_recorded_turn_by_turn(plain):
     assert_apart(nodes.values())
 
 
-def test_a_list_is_one_span_of_the_node_that_ran_for_each_item(plain):
-    client = plain.client()
+def test_a_list_is_one_span_of_the_node_that_ran_for_each_item(client):
     entry = client.run({"1": node("TimedList"), "2": node("TimedWork", 0.01, value=["1", 0])})
     run, nodes = record(client, entry)
     own = own_times(entry)["2"]
@@ -110,8 +101,7 @@ def test_a_list_is_one_span_of_the_node_that_ran_for_each_item(plain):
     assert_holds(run, nodes["2"], {"began": own[0]["began"], "ended": own[-1]["ended"]})
 
 
-def test_async_nodes_overlap_and_keep_their_own_time(plain):
-    client = plain.client()
+def test_async_nodes_overlap_and_keep_their_own_time(client):
     entry = client.run({
         "1": node("TimedAsync", 1.0), "2": node("TimedAsync", 1.0),
         "3": node("TimedWork", 0.05),
@@ -126,8 +116,7 @@ def test_async_nodes_overlap_and_keep_their_own_time(plain):
 
 
 @pytest.mark.parametrize("kind", ["TimedLazy", "TimedLazyAsync"])
-def test_a_lazy_node_is_not_charged_for_the_nodes_it_waits_for(plain, kind):
-    client = plain.client()
+def test_a_lazy_node_is_not_charged_for_the_nodes_it_waits_for(client, kind):
     entry = client.run({"1": node("TimedInner", 0.3), "2": node(kind, 0.3, value=["1", 0])})
     run, nodes = record(client, entry)
     own = own_times(entry)
@@ -138,8 +127,7 @@ def test_a_lazy_node_is_not_charged_for_the_nodes_it_waits_for(plain, kind):
 
 
 @pytest.mark.parametrize("kind", ["TimedFail", "TimedAsyncFail"])
-def test_a_failure_is_recorded_with_the_node_that_raised(plain, kind):
-    client = plain.client()
+def test_a_failure_is_recorded_with_the_node_that_raised(client, kind):
     prompt_id = client.queue({
         "1": node("TimedWork"), "2": node(kind, 0.05, value=["1", 0]),
         "3": node("TimedWork", value=["2", 0]),
@@ -181,8 +169,8 @@ def test_an_interrupt_is_recorded_and_the_next_run_too(server):
     assert run["status"] == "success" and nodes["1"]["status"] == "done"
 
 
-def test_a_prompt_without_progress_makes_its_server_not_ready(plain):
-    client, setting = plain.client(), "/settings/Headroom.Server.NoProgressSeconds"
+def test_a_prompt_without_progress_makes_its_server_not_ready(client):
+    setting = "/settings/Headroom.Server.NoProgressSeconds"
     client.post_json(setting, 1)
     try:
         prompt_id = client.queue({"1": node("TimedWork", 60)})
@@ -201,8 +189,7 @@ def test_a_prompt_without_progress_makes_its_server_not_ready(plain):
         client.post_json(setting, 0)
 
 
-def test_a_node_that_took_longer_than_before_is_named_in_the_runs_entry_with_what_differed(plain):
-    client = plain.client()
+def test_a_node_that_took_longer_than_before_is_named_in_the_runs_entry_with_what_differed(client):
     runs = [record(client, client.run({"1": {"class_type": "TimedSeed", "inputs": {"seed": seed}}}))
             for seed in (1, 40)]
     (first, _), (second, _) = runs

@@ -3,7 +3,7 @@
 import pytest
 from support.timed import node, of_one_moment, record
 
-from tools.graph import Graph, add_checkpoint, add_purge, add_sampler
+from tools.graph import PURGE_DEFAULTS, Graph, add_checkpoint, add_purge, add_sampler
 from tools.models import TEST_CHECKPOINT
 
 pytestmark = [pytest.mark.host, pytest.mark.fakecuda]
@@ -120,8 +120,7 @@ def test_what_a_quick_purge_freed_shows_at_its_own_node(two):
     _, nodes = record(two.client, two.client.run({
         "1": node("TimedDrop"),
         "2": {"class_type": "HeadroomPurgeVRAM", "inputs": {
-            "value": ["1", 0], "unload": "all models", "only_below_free_mib": 0,
-            "free_ram": False, "reset_node_cache": False, "run": "every time"}},
+            **PURGE_DEFAULTS, "value": ["1", 0], "run": "every time"}},
     }))
     purge = nodes["2"]
     assert purge["vram_before_mib"] - purge["vram_after_mib"] >= 200

@@ -3,18 +3,13 @@
 import pytest
 from support.timed import assert_apart, node, own_times, record
 
+from tools.graph import PURGE_DEFAULTS
 from tools.waiting import wait_until
 
 pytestmark = pytest.mark.host
 
 
-@pytest.fixture(scope="module")
-def plain(serve):
-    return serve()
-
-
-def test_ram_that_a_node_takes_and_gives_back_shows_as_the_peak(plain):
-    client = plain.client()
+def test_ram_that_a_node_takes_and_gives_back_shows_as_the_peak(client):
     run, nodes = record(client, client.run({"1": node("TimedMemory", 1.5, mib=256, keep=False)}))
     before = nodes["1"]["rss_before_mib"]
     assert run["peak_rss_mib"] >= before + 250
@@ -23,8 +18,7 @@ def test_ram_that_a_node_takes_and_gives_back_shows_as_the_peak(plain):
     assert run["device"] == "cpu"
 
 
-def test_of_a_queue_of_two_hundred_prompts_all_are_counted_and_the_last_fifty_kept(plain):
-    client = plain.client()
+def test_of_a_queue_of_two_hundred_prompts_all_are_counted_and_the_last_fifty_kept(client):
 
     def ended():
         lines = client.get_bytes("/headroom/metrics").decode().splitlines()
@@ -43,20 +37,18 @@ def test_of_a_queue_of_two_hundred_prompts_all_are_counted_and_the_last_fifty_ke
     assert client.get(f"/headroom/runs/{ids[0]}")[0] == 404
 
 
-def test_after_the_idle_minutes_of_the_browsers_user_the_models_leave(plain):
-    client = plain.client()
+def test_after_the_idle_minutes_of_the_browsers_user_the_models_leave(client, cpu_server):
     path = "/settings/Headroom.Server.IdleMinutes"
     assert client.request("POST", path, 0.01)[0] == 200
     client.run({"1": node("TimedSlowModel", 0.0)})
-    wait_until(lambda: "no prompt for 0.01 minutes: " in plain.log_text())
+    wait_until(lambda: "no prompt for 0.01 minutes: " in cpu_server.log_text())
     assert client.get_json("/headroom/memory")["models"] == []
     assert client.request("POST", path, 0)[0] == 200
     client.run({"1": node("TimedSlowModel", 0.0)})
     assert client.get_json("/headroom/memory")["models"] != []
 
 
-def test_a_recovery_is_told_to_the_browser_once(plain):
-    client = plain.client()
+def test_a_recovery_is_told_to_the_browser_once(client):
     with client.events("a-browser") as events:
         prompt_id = client.queue({"7": node("TimedNote")}, client_id="a-browser")
         seen = []
@@ -73,16 +65,14 @@ def test_a_recovery_is_told_to_the_browser_once(plain):
     assert not [e for e in seen if e["type"].startswith("headroom") and e["type"] != "headroom.oom"]
 
 
-def test_comfyui_keeps_its_own_progress_handler_and_registry(plain):
-    client = plain.client()
+def test_comfyui_keeps_its_own_progress_handler_and_registry(client):
     entry = client.run({"1": node("TimedRegistry")})
     told = own_times(entry)["1"][0]
     assert told["prompt_id"] == entry["prompt_id"]
     assert told["handlers"]["webui"] == "WebUIProgressHandler"
 
 
-def test_hundreds_of_nodes_are_each_recorded_in_order(plain):
-    client = plain.client()
+def test_hundreds_of_nodes_are_each_recorded_in_order(client):
     prompt = {"0": node("TimedWork", 0.0)}
     for index in range(1, 200):
         prompt[str(index)] = node("TimedWork", 0.0, value=[str(index - 1), 0])
@@ -91,20 +81,16 @@ def test_hundreds_of_nodes_are_each_recorded_in_order(plain):
     assert_apart(nodes.values())
 
 
-def test_a_garbage_collection_amid_a_prompt_takes_nothing_of_ours_away(plain):
-    client = plain.client()
-    purge = {"class_type": "HeadroomPurgeVRAM", "inputs": {"unload": "no models",
-             "only_below_free_mib": 0, "free_ram": False, "reset_node_cache": False,
-             "run": "every time"}}
+def test_a_garbage_collection_amid_a_prompt_takes_nothing_of_ours_away(client, cpu_server):
+    purge = {**PURGE_DEFAULTS, "value": ["2", 0], "unload": "no models", "run": "every time"}
     for _ in range(3):
-        prompt = {"1": {**purge, "inputs": {**purge["inputs"], "value": ["2", 0]}},
+        prompt = {"1": {"class_type": "HeadroomPurgeVRAM", "inputs": purge},
                   "2": node("TimedAsync")}  # the event loop turns before the purge
         record(client, client.run(prompt))
-    assert "Task was destroyed" not in plain.log_text()
+    assert "Task was destroyed" not in cpu_server.log_text()
 
 
-def test_a_prompt_that_is_refused_leaves_no_record(plain):
-    client = plain.client()
+def test_a_prompt_that_is_refused_leaves_no_record(client):
     before = client.get_json("/headroom/runs?limit=1")["runs"]
     refused = {"prompt": {"1": {"class_type": "NoSuchNode", "inputs": {}}}}
     status, _ = client.post_json("/prompt", refused)
@@ -119,8 +105,7 @@ def sees_all(client):
             and nodes["1"]["start_seconds"] > 0)
 
 
-def test_a_prompt_whose_registry_is_found_late_is_recorded_all_the_same(plain):
-    client = plain.client()
+def test_a_prompt_whose_registry_is_found_late_is_recorded_all_the_same(client):
     client.run({"1": node("TimedHold")})
     prompt = {"1": node("TimedAsync", 0.2), "2": node("TimedWork", value=["1", 0])}
     run, nodes = record(client, client.run(prompt))
@@ -130,9 +115,8 @@ def test_a_prompt_whose_registry_is_found_late_is_recorded_all_the_same(plain):
     assert sees_all(client)
 
 
-def test_a_prompt_whose_handlers_are_being_told_of_a_node_gets_no_new_one(plain):
+def test_a_prompt_whose_handlers_are_being_told_of_a_node_gets_no_new_one(client):
     """A handler added meanwhile would end the prompt: their dictionary changes as it is walked."""
-    client = plain.client()
     client.run({"1": node("TimedHold")})
     entry = client.run({"1": node("TimedSlowly"), "2": node("TimedWork", value=["1", 0])})
     run, nodes = record(client, entry)
@@ -143,16 +127,14 @@ def test_a_prompt_whose_handlers_are_being_told_of_a_node_gets_no_new_one(plain)
 
 
 @pytest.mark.parametrize("kind", ["TimedElsewhere", "TimedForgotten"])
-def test_after_a_prompt_that_lost_its_registry_the_next_is_recorded(plain, kind):
-    client = plain.client()
+def test_after_a_prompt_that_lost_its_registry_the_next_is_recorded(client, kind):
     lost, _ = record(client, client.run({"1": node(kind)}))
     assert lost["status"] == "success"
     assert sees_all(client)
     assert client.get("/headroom/runs/elsewhere")[0] == 404
 
 
-def test_after_the_registry_was_lost_between_two_prompts_the_next_is_recorded(plain):
-    client = plain.client()
+def test_after_the_registry_was_lost_between_two_prompts_the_next_is_recorded(client, cpu_server):
     client.run({"1": node("TimedForgottenLater")})
-    wait_until(lambda: "an idle server has no registry any more" in plain.log_text())
+    wait_until(lambda: "an idle server has no registry any more" in cpu_server.log_text())
     assert sees_all(client)

@@ -1,13 +1,14 @@
 """A prompt without any guard runs out of memory in a real ComfyUI and gets a rerun."""
 
-
 import pytest
 from support.rescue import (
     RESCUE,
     FirstAndRerun,
     chain,
+    failing,
     key,
     pixels,
+    ran_in,
     run_and_rerun,
     told,
     video,
@@ -19,11 +20,6 @@ from tools.graph import picture
 from tools.waiting import wait_until
 
 pytestmark = pytest.mark.host
-
-
-@pytest.fixture
-def gpu(sim):
-    return sim(2048)
 
 
 # ---------------------------------------------------------------- real models
@@ -56,23 +52,18 @@ def test_whatever_node_fails_the_pixels_are_those_of_the_unfailed_run(gpu):
 
 def test_only_the_failed_node_and_what_had_not_run_run_again_guarded(gpu):
     gpu.client.run(picture(3).prompt)  # everything before the sampler is cached
-    gpu.arm_fault(above_bytes=100_000, times=1)
-    runs = run_and_rerun(gpu.client, picture(4).prompt)
-    gpu.disarm()
-    run = told(gpu, runs.rerun_id)
-    ran = [node["node_id"] for node in run["nodes"] if not node["cached"]]
+    runs = failing(gpu, picture(4).prompt)
     assert runs.failed == "sampler"
-    assert sorted(ran) == ["decode", "headroom-guard-1-0", "headroom-guard-1-2", "sampler", "save"]
-    assert run["rescued_from"] == runs.first_id
+    assert ran_in(gpu, runs.rerun_id) == {
+        "decode", "headroom-guard-1-0", "headroom-guard-1-2", "sampler", "save"}
+    assert told(gpu, runs.rerun_id)["rescued_from"] == runs.first_id
     assert told(gpu, runs.first_id)["rescued_as"] == runs.rerun_id
 
 
 def test_a_failure_while_ksampler_moves_its_sigmas_gets_a_rerun_too(gpu):
     """No guard on a wire covers this code of ComfyUI."""
     gpu.client.run(picture(5).prompt)
-    gpu.arm_fault(at=1)
-    runs = run_and_rerun(gpu.client, picture(6).prompt)
-    gpu.disarm()
+    runs = failing(gpu, picture(6).prompt, at=1)
     error = dict(runs.first["status"]["messages"])["execution_error"]
     assert any("in set_steps" in line for line in error["traceback"])
     assert (runs.failed, runs.succeeded) == ("sampler", True)
@@ -98,12 +89,10 @@ def test_a_controlnet_that_the_first_run_left_half_made_begins_anew(gpu):
 def test_a_sampler_fed_by_a_guider_is_guarded_through_it(gpu):
     graph = video(write="OomWrites", value=None, key=key())
     gpu.unload()
-    gpu.arm_fault(above_bytes=20_000, at=8)
-    runs = run_and_rerun(gpu.client, graph.prompt)
-    gpu.disarm()
+    runs = failing(gpu, graph.prompt, above_bytes=20_000, at=8)
     assert (runs.failed, runs.succeeded) == ("sample", True)
-    ran = {node["node_id"] for node in told(gpu, runs.rerun_id)["nodes"] if not node["cached"]}
-    assert ran == {"headroom-guard-wan-0", "headroom-copy-guider", "sample", "save"}
+    assert ran_in(gpu, runs.rerun_id) == {
+        "headroom-guard-wan-0", "headroom-copy-guider", "sample", "save"}
 
 
 def test_a_node_that_expands_is_guarded_from_outside(gpu):
@@ -114,9 +103,7 @@ def test_a_node_that_expands_is_guarded_from_outside(gpu):
     for unused in ("sampler", "decode", "negative"):
         del graph.prompt[unused]
     gpu.client.run(picture(12).prompt)
-    gpu.arm_fault(above_bytes=100_000, times=1)
-    runs = run_and_rerun(gpu.client, graph.prompt)
-    gpu.disarm()
+    runs = failing(gpu, graph.prompt)
     assert (runs.failed, runs.succeeded) == ("expands", True)
     assert {"headroom-guard-1-0", "headroom-guard-1-2"} <= {
         node["node_id"] for node in told(gpu, runs.rerun_id)["nodes"]}
@@ -165,9 +152,7 @@ def test_the_rerun_comes_before_everything_else_that_waits(gpu):
 
 def test_the_error_of_a_guard_in_a_rerun_is_told_with_the_first(gpu):
     gpu.client.run(picture(26).prompt)
-    gpu.arm_fault(every=1, above_bytes=100_000, times=10_000)
-    runs = run_and_rerun(gpu.client, picture(27).prompt)
-    gpu.disarm()
+    runs = failing(gpu, picture(27).prompt, every=1, above_bytes=100_000, times=10_000)
     assert runs.failed == "sampler" and not runs.succeeded
     message = dict(runs.rerun["status"]["messages"])["execution_error"]["exception_message"]
     assert "OOM Guard could not finish" in message

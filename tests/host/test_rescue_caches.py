@@ -1,7 +1,7 @@
 """A rerun under every way in which ComfyUI keeps results."""
 
 import pytest
-from support.rescue import AT_ONCE, chain, key, run_and_rerun, told, written
+from support.rescue import AT_ONCE, chain, failing, key, ran_in, run_and_rerun, told, written
 
 from tools.graph import Graph, picture
 from tools.waiting import wait_until
@@ -11,10 +11,6 @@ pytestmark = pytest.mark.host
 
 def text_of(server, runs):
     return told(server, runs.first_id)["failure"]["text"]
-
-
-def ran_in(server, prompt_id):
-    return {node["node_id"] for node in told(server, prompt_id)["nodes"] if not node["cached"]}
 
 
 @pytest.fixture
@@ -33,9 +29,7 @@ def test_without_a_cache_everything_runs_again_but_nothing_is_written_twice(bare
 
 
 def test_without_a_cache_every_wire_is_guarded(bare):
-    bare.arm_fault(above_bytes=100_000, times=1)
-    runs = run_and_rerun(bare.client, picture(51).prompt, extra_data=None)
-    bare.disarm()
+    runs = failing(bare, picture(51).prompt, extra_data=None)
     assert runs.succeeded and runs.rerun is not None
     guards = [node for node in told(bare, runs.rerun_id)["nodes"]
               if node["class_type"] == "HeadroomOOMGuard"]
@@ -50,13 +44,9 @@ def keeping(request, sim, tree_with):
 
 def test_where_results_are_kept_only_what_failed_or_had_not_run_runs_again(keeping):
     keeping.client.run(picture(61).prompt)
-    keeping.arm_fault(above_bytes=100_000, times=1)
-    runs = run_and_rerun(keeping.client, picture(62).prompt)
-    keeping.disarm()
+    runs = failing(keeping, picture(62).prompt)
     assert (runs.failed, runs.succeeded) == ("sampler", True)
-    ran = {node["node_id"] for node in told(keeping, runs.rerun_id)["nodes"]
-           if not node["cached"]}
-    assert {"1", "positive", "negative"} & ran == set()
+    assert not {"1", "positive", "negative"} & ran_in(keeping, runs.rerun_id)
     assert "what had finished comes from the cache." in text_of(keeping, runs)
     runs = run_and_rerun(keeping.client, chain(fails=True))
     wrote = [written(keeping.client, entry, "first") for entry in (runs.first, runs.rerun)]
@@ -94,11 +84,6 @@ def test_a_rerun_that_waits_is_given_up_by_its_job_as_by_clearing_the_queue(
 # ---------------------------------------------------------------- what is not in the cache any more
 
 
-@pytest.fixture
-def gpu(sim):
-    return sim(2048)
-
-
 def drawn(node):
     """A number that is drawn anew in each run, and one that is not, beside a node that fails."""
     graph, name = Graph(), key()
@@ -128,9 +113,7 @@ def test_a_node_of_ours_that_marks_its_changes_by_the_prompt_is_said_to_be_cache
         return found
 
     gpu.client.run(prompt(81))
-    gpu.arm_fault(above_bytes=100_000, times=1)
-    runs = run_and_rerun(gpu.client, prompt(82))
-    gpu.disarm()
+    runs = failing(gpu, prompt(82))
     assert (runs.failed, runs.succeeded) == ("sampler", True)
     assert "OOM Guard: what had finished comes from the cache." in text_of(gpu, runs)
     assert "positive" not in ran_in(gpu, runs.rerun_id)
@@ -144,9 +127,7 @@ def test_after_a_cleaner_has_emptied_the_cache_everything_is_said_to_run_again(g
 
 def test_a_cache_that_was_emptied_after_the_offer_is_said_to_be_empty(gpu):
     offered = run_and_rerun(gpu.client, picture(71).prompt, extra_data=None)
-    gpu.arm_fault(above_bytes=100_000, times=1)
-    offered = run_and_rerun(gpu.client, picture(72).prompt, extra_data=None)
-    gpu.disarm()
+    offered = failing(gpu, picture(72).prompt, extra_data=None)
     assert offered.failed == "sampler"
     assert "OOM Guard: what had finished comes from the cache." in text_of(gpu, offered)
     gpu.client.post_json("/free", {"free_memory": True})

@@ -5,18 +5,13 @@ import json
 
 import pytest
 from PIL import Image
-from support.rescue import chain, key, pictures, run_and_rerun, told
+from support.rescue import chain, failing, key, pictures, run_and_rerun, told
 
 from tools.client import PromptInvalid
 from tools.graph import Graph, picture
 from tools.waiting import wait_until
 
 pytestmark = pytest.mark.host
-
-
-@pytest.fixture
-def gpu(sim):
-    return sim(2048)
 
 
 def test_an_offer_is_told_to_its_client_and_taken_over_http(gpu):
@@ -55,10 +50,7 @@ def test_a_prompt_can_ask_to_be_guarded_from_the_start(gpu):
     entry = gpu.client.run(picture(41).prompt, extra_data={"headroom": {"guard": True}})
     classes = [node["class_type"] for node in told(gpu, entry["prompt_id"])["nodes"]]
     assert classes.count("HeadroomOOMGuard") == 3
-    gpu.arm_fault(above_bytes=100_000, times=1)
-    again = run_and_rerun(gpu.client, picture(42).prompt,
-                          {"headroom": {"guard": True, "rescue": True}})
-    gpu.disarm()
+    again = failing(gpu, picture(42).prompt, {"headroom": {"guard": True, "rescue": True}})
     assert again.succeeded and again.rerun is None
     assert any(attempt["recovered"] for attempt in told(gpu, again.first_id)["oom"])
 

@@ -16,14 +16,9 @@ from tools.waiting import wait_until
 pytestmark = pytest.mark.host
 
 
-@pytest.fixture(scope="module")
-def server(serve):
-    return serve()
-
-
 @pytest.fixture
-def client(server):
-    client = server.client()
+def client(cpu_server):
+    client = cpu_server.client()
     wait_until_idle(client)
     return client
 
@@ -158,9 +153,9 @@ def test_a_page_of_another_site_is_refused_as_comfyui_refuses_it(client):
 
 
 @pytest.fixture
-def hold(server):
+def hold(cpu_server):
     """No slow model ends its unloading until this file is gone; `held` beside it: one waits."""
-    file = server.base_dir / "output" / "hold"
+    file = cpu_server.base_dir / "output" / "hold"
     file.with_name("held").unlink(missing_ok=True)
     file.touch()
     yield file

@@ -13,11 +13,6 @@ DEFAULTS = {"sizes": "", "order": "largest first", "fit": "keep each size", "buc
 PUBLISHED = "1024x1024\n1024×1152\n1360, 1536"
 
 
-@pytest.fixture
-def client(serve):
-    return serve().client()
-
-
 def add_sorter(graph, **inputs):
     return graph.add("HeadroomSizeSorter", **{**DEFAULTS, **inputs})
 

@@ -2,6 +2,8 @@
 
 from headroom.base.node_types import from_object_info
 
+from .prompts import node
+
 CORE = {"MODEL", "CLIP", "VAE", "CONTROL_NET", "UPSCALE_MODEL", "CONDITIONING", "LATENT", "IMAGE",
         "GUIDER", "SIGMAS", "STRING", "INT", "*", "CLIP_VISION", "CLIP_VISION_OUTPUT",
         "MODEL_PATCH"}
@@ -65,10 +67,6 @@ class Registry:
 
     def is_core(self, type_name):
         return type_name in CORE
-
-
-def node(class_type, **inputs):
-    return {"class_type": class_type, "inputs": inputs}
 
 
 def picture():

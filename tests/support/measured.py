@@ -22,7 +22,7 @@ from headroom.encode.encode import encode_to_cpu
 from headroom.guard.call import GuardOptions
 from headroom.guard.errors import OomGuardError
 from headroom.guard.recover import recover
-from headroom.host.types import NodeLabel, Outcome
+from headroom.host.types import Outcome
 from headroom.record.chart import report_image
 from headroom.record.highest import KeptPeaks
 from headroom.record.probe import Probe
@@ -32,6 +32,7 @@ from headroom.rescue.kept_queue import KeptQueue
 from support.calls import Changing
 from support.hosts import Host
 from support.models import Encoder
+from support.recorder import play
 
 ASKED = [
     ("GET", "/headroom/memory", None), ("GET", "/headroom/runs", None),
@@ -44,16 +45,6 @@ ASKED = [
     ("POST", "/headroom/rescue", {"prompt_id": "p"}), ("POST", "/headroom/peaks", {}),
     ("GET", "/headroom/limit", None), ("POST", "/headroom/limit", {"limit": "off"}),
 ]
-
-
-class Graph:
-    """One node, as ComfyUI's executor tells of it."""
-
-    def describe(self, node_id):
-        return NodeLabel(node_id, "KSampler", "A node", node_id)
-
-    def has(self, node_id):
-        return node_id == "1"
 
 
 def fails():
@@ -89,11 +80,7 @@ def actions(device):
 def recorder():
     """A recorder that has seen one prompt with one node."""
     found = Recorder(Probe(), lambda prompt_id: Outcome("success"))
-    found.prompt_resets()
-    found.prompt_begins("p", Graph(), [])
-    found.node_starts("1", None, "p")
-    found.node_finishes("1", None, "p")
-    found.prompt_leaves()
+    play(found, "p", "1")
     return found
 
 

@@ -2,15 +2,12 @@
 
 import json
 
-from tools.graph import GUARD_DEFAULTS, add_checkpoint, add_guard
+from tools.graph import add_checkpoint, add_guard
 from tools.lab import PACKS
 from tools.models import TEST_CHECKPOINT
 
-__all__ = ["GUARD", "add_guard"]
-
 PACK = PACKS / "headroom_oom_probe"
-GUARD = GUARD_DEFAULTS
-ONLY_SPLIT = {**GUARD, "free_other_models": False, "offload_weights": False}
+ONLY_SPLIT = {"free_other_models": False, "offload_weights": False}
 # Returning memory answers the first failure, a split the second; loading cannot be split.
 IN_STEPS = {"times": 2, "begins": "SAMPLER_SAMPLE"}
 SPLIT_TOLERANCE = 1e-3  # of the latent's range
@@ -48,6 +45,13 @@ def run_sweep(gpu, graph, node, guarded, plain, **settings):
           f"largest difference {answer['largest_difference']:.3g} "
           f"of a range of {answer['range']:.3g}")
     return {**answer, "actions": [event["action"] for event in record["oom"]]}
+
+
+def sweep_sampling(gpu, graph, model, options=None, **settings):
+    """The answer of a sweep over two steps of sampling, guarded with these options."""
+    guarded = add_guard(graph, model, **(options or {}))
+    return run_sweep(gpu, graph, "OomSweepSampling", guarded, model, **{
+        "steps": 2, "cfg": 4.0, "sampler": "euler", **settings})
 
 
 def assert_same_bits(answer, least=1):

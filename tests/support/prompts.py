@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tools.graph import GUARD_DEFAULTS
+from tools.graph import GUARD_DEFAULTS, PURGE_DEFAULTS
 
 Prompt = dict[str, dict[str, Any]]
-PURGE = {
-    "unload": "all models", "only_below_free_mib": 0, "free_ram": False,
-    "reset_node_cache": False, "run": "when inputs change",
-}
 # Few steps and pixels, for a machine without a GPU: the first widgets of a node, by its title.
 QUICKER = {"Size Sorter": ["192x192\n256x192"], "KSampler": [3, "fixed", 4]}
 MAKE_QUICKER = """quicker => {
@@ -33,7 +29,7 @@ def picture(seed: int = 1) -> Prompt:
     """A picture without any model: quick, and every node runs."""
     return {
         "1": node("EmptyImage", width=64, height=64, batch_size=1, color=seed),
-        "2": node("HeadroomPurgeVRAM", value=["1", 0], **PURGE),
+        "2": node("HeadroomPurgeVRAM", value=["1", 0], **PURGE_DEFAULTS),
         "3": node("PreviewImage", images=["2", 0]),
     }
 

@@ -17,14 +17,12 @@ class Graph:
     def __init__(self, *node_ids):
         self.node_ids = set(node_ids)
 
-    def describe(self, node_id):
+    def __call__(self, node_id):
         Graph.described += 1
         top = node_id.split(".")[0]
         parent = top if "." in node_id else None
-        return NodeLabel(node_id, f"Kind{node_id}", f"Title {node_id}", top, parent)
-
-    def has(self, node_id):
-        return node_id in self.node_ids
+        kind = f"Kind{node_id}" if node_id in self.node_ids else ""
+        return NodeLabel(node_id, kind, f"Title {node_id}", top, parent)
 
 
 class Probe:

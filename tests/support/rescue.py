@@ -88,6 +88,18 @@ def run_and_rerun(client, prompt, extra_data=RESCUE, timeout=600.0):
     return runs
 
 
+def failing(gpu, prompt, extra_data=RESCUE, **fault):
+    """Run a prompt in which allocations fail, by default a large one once, and its rerun."""
+    gpu.arm_fault(**fault or {"above_bytes": 100_000, "times": 1})
+    runs = run_and_rerun(gpu.client, prompt, extra_data)
+    gpu.disarm()
+    return runs
+
+
+def ran_in(server, prompt_id):
+    return {node["node_id"] for node in told(server, prompt_id)["nodes"] if not node["cached"]}
+
+
 def video(seed=7, write="SaveLatent", **inputs):
     """DiT class: a tiny Wan of the test nodes, sampled through a guider."""
     graph = Graph()

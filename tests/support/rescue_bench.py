@@ -4,6 +4,7 @@ import torch
 
 from headroom.base.node_types import from_object_info
 from headroom.host.types import Held, ModelFacts
+from headroom.measure.journal import OomAttempt
 from headroom.rescue.rescue import Rescue
 
 OOM = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has ...")
@@ -138,6 +139,10 @@ class Bench:
     def fail(self, prompt_id="a", extra=AUTOMATIC, **how):
         self.begin(prompt_id, extra=extra)
         self.end(**how)
+
+    def left_out(self, node_id, prompt_id="a"):
+        """ComfyUI continued in a node without a part of its LoRA."""
+        self.rescue.note(OomAttempt(prompt_id, node_id, 0, "went on", 0.0, "ERROR lora", False, 0))
 
     @property
     def only_queued(self):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 from support import pack_graphs as graphs
-from support.oom import add_guard, run_sweep, text
+from support.oom import run_sweep, text
 from support.rescue import RESCUE, pixels, run_and_rerun
 
 from tools.client import node_texts
@@ -26,6 +26,7 @@ from tools.graph import (
     PURGE_DEFAULTS,
     Graph,
     add_checkpoint,
+    add_guard,
     add_offload,
     picture,
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headroom.base import environment
-from headroom.base.environment import count_of, folder_of, ignore, word_of
+from headroom.base.environment import count_of, disk_limit_bytes, folder_of, ignore, word_of
 
 NAME = "HEADROOM_TRIAL"
 
@@ -28,6 +28,12 @@ def test_right_words_numbers_and_folders_are_taken(caplog):
     assert folder_of({NAME: "/shared/embeddings"}, NAME) == Path("/shared/embeddings")
     assert folder_of({NAME: "~/x"}, NAME) == Path.home() / "x"
     assert not warned(caplog)
+
+
+@pytest.mark.parametrize(("mib", "limit_mib"), [(None, 4096), ("lots", 4096), ("0", 0), ("2", 2)])
+def test_a_limit_on_disk_is_set_in_mib(mib, limit_mib):
+    given = {} if mib is None else {NAME: mib}
+    assert disk_limit_bytes(given, NAME) == limit_mib << 20
 
 
 @pytest.mark.parametrize(("read", "value", "right"), [

@@ -12,7 +12,7 @@ import torch
 from headroom.base.stored_value import Unstorable
 from headroom.encode import disk_cache
 from headroom.encode.cache_key import EmbeddingLookup
-from headroom.encode.disk_cache import EmbeddingCache, limit_bytes
+from headroom.encode.disk_cache import EmbeddingCache
 
 ROOT = Path(__file__).resolve().parents[3]
 KEY, OTHER = "0123456789abcdef" * 4, "fedcba9876543210" * 4
@@ -78,12 +78,9 @@ def test_parts_of_a_crashed_write_leave_and_those_of_another_server_stay(cache):
     assert files(cache) == ["a.safetensors", "y.2.part"]
 
 
-def test_the_limit_comes_from_the_environment(monkeypatch, caplog):
+def test_the_limit_comes_from_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("HEADROOM_EMBEDDING_CACHE_MIB", "12")
-    assert limit_bytes() == 12 * 2**20
-    monkeypatch.setenv("HEADROOM_EMBEDDING_CACHE_MIB", "lots")
-    assert limit_bytes() == 4096 * 2**20
-    assert "a whole number of MiB, but got 'lots'" in caplog.text
+    assert EmbeddingCache(tmp_path).limit_bytes == 12 * 2**20
 
 
 WORKER = """

@@ -93,6 +93,20 @@ def test_a_remembered_encoding_on_the_cpu_goes_as_it_comes_where_the_clip_cannot
     assert torch.equal(encoder.encode_from_tokens(torch.ones(2)), torch.ones(2) * 2)
 
 
+@pytest.mark.parametrize("name", ["encode_from_tokens", "encode_from_tokens_scheduled"])
+def test_what_another_pack_set_over_an_encoders_method_encodes_in_every_attempt(host, name):
+    """A copy on the CPU, and ComfyUI's own method, would encode other words, silently."""
+    def call_of():
+        method = getattr(clip_module.guard_clip(host.clip, GuardOptions()), name)
+        return clip_module._Encoding(method, ("text",), {})
+
+    host.on_cpu, host.clip.patcher.dynamic, plain = CLIP(), False, call_of()
+    host.clip.encode_from_tokens = lambda tokens: f"theirs: {tokens}"
+    call = call_of()
+    assert all("theirs" in str(call.run(Plan(room_bytes=room))) for room in (0, 1))
+    assert call.smaller(Plan(), lacking(96)) is None and call.key != plain.key
+
+
 class Speaking(CLIP):
     """An encoder that also generates text, as ComfyUI's of language models do from 0.17 on."""
 

@@ -3,7 +3,7 @@
 import copy
 import pickle
 import types
-from types import SimpleNamespace
+from collections import namedtuple
 
 import pytest
 import torch
@@ -39,22 +39,22 @@ class Descriptor:
 
 
 X = torch.ones(2, 4, 8, 8)
-# For each kind: what came in, how it is guarded, one use of it, and its network.
+# What came in, how it is guarded, one use of it, and its network.
+Kind = namedtuple("Kind", ("make", "guard", "use", "network"))
 KINDS = {
-    "VAE decode": (VAE, guard_vae, lambda v: v.decode(X), lambda v: v.first_stage_model),
-    "VAE encode": (VAE, guard_vae, lambda v: v.encode(X), lambda v: v.first_stage_model),
-    "VAE tiles": (VAE, guard_vae, lambda v: v.decode_tiled(X), lambda v: v.first_stage_model),
-    "CLIP": (CLIP, guard_clip, lambda c: c.encode_from_tokens(X), lambda c: c.cond_stage_model),
-    "CLIP scheduled": (CLIP, guard_clip, lambda c: c.encode_from_tokens_scheduled(X)[0][0],
+    "VAE decode": Kind(VAE, guard_vae, lambda v: v.decode(X), lambda v: v.first_stage_model),
+    "VAE encode": Kind(VAE, guard_vae, lambda v: v.encode(X), lambda v: v.first_stage_model),
+    "VAE tiles": Kind(VAE, guard_vae, lambda v: v.decode_tiled(X), lambda v: v.first_stage_model),
+    "CLIP": Kind(CLIP, guard_clip, lambda c: c.encode_from_tokens(X), lambda c: c.cond_stage_model),
+    "CLIP scheduled": Kind(CLIP, guard_clip, lambda c: c.encode_from_tokens_scheduled(X)[0][0],
                        lambda c: c.cond_stage_model),
-    "upscaler": (Descriptor, guard_upscaler, lambda d: d(X), lambda d: d.model),
+    "upscaler": Kind(Descriptor, guard_upscaler, lambda d: d(X), lambda d: d.model),
 }
 
 
 @pytest.fixture(params=KINDS)
 def kind(request):
-    make, guard, use, network = KINDS[request.param]
-    return SimpleNamespace(make=make, guard=guard, use=use, network=network)
+    return KINDS[request.param]
 
 
 def guarded(kind, value=None):
@@ -114,11 +114,9 @@ def test_a_copy_that_gets_another_device_and_network_uses_these():
 
 
 def test_a_clone_of_a_clip_stays_guarded():
-    kind = SimpleNamespace(**dict(zip(("make", "guard", "use", "network"), KINDS["CLIP"],
-                                      strict=True)))
-    clone = guarded(kind).clone().clone()
+    clone = guarded(KINDS["CLIP"]).clone().clone()
     assert type(clone) is CLIP
-    assert survives(kind, clone)
+    assert survives(KINDS["CLIP"], clone)
 
 
 def test_methods_that_another_pack_had_set_on_the_instance_are_called_and_guarded():

@@ -9,8 +9,8 @@ import torch
 
 from headroom.guard import split_batch as oom_batch
 from headroom.guard.call import Plan
-from headroom.guard.run import KEY, Run
-from headroom.guard.split_batch import Piece, Unsplittable, pieces, rows_of
+from headroom.guard.run import KEY, Piece, Run, pieces
+from headroom.guard.split_batch import Unsplittable, rows_of
 
 
 @pytest.mark.parametrize(("batch", "chunks", "limit", "independent", "spans"), [

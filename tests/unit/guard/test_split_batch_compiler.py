@@ -1,21 +1,85 @@
 """ComfyUI's compiler beside OOM Guard: no breaks, no rogues, no replay after a failure."""
 
+import contextlib
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
 import torch
 from support.calls import OOM_TEXT, recovered
-from support.compiler import Compiler
 from support.hosts import GuardHost
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from headroom.cast import running
 from headroom.guard import attempt, split_batch
 from headroom.guard.run import KEY, Run
 from headroom.guard.split_batch import forward, join_rows
-from headroom.guard.tiles import images_apart, joined_images
+from headroom.guard.tiles import in_parts
 from headroom.host import adapter
 
 STEPS = 4
+
+
+class Compiler:
+    """A stand-in of ComfyUI's (0.35 on): it records what a model allocates, and replays it.
+
+    It records the sizes that are allocated in a scope. The next scope should allocate the same.
+
+    `breaks`: scopes that did not. `rogues`: memory that was recorded and outlived its scope.
+    A scope that an exception leaves stays open until `cleanup` drops what was captured.
+    """
+
+    def __init__(self):
+        self.breaks = self.rogues = self.replays_after_failure = 0
+        self.captured = self._sizes = None
+        self._made = []
+        self._paused = 0
+        self.is_broken = False
+
+    @contextlib.contextmanager
+    def scope(self):
+        """Around what ComfyUI records."""
+        self.replays_after_failure += self.is_broken
+        self._sizes, self._made = [], []
+        try:
+            with _Allocations(self):
+                yield
+        except BaseException:
+            self.is_broken = True
+            raise
+        gc.collect()
+        self.rogues += sum(made() is not None for made in self._made)
+        self.breaks += self.captured not in (None, self._sizes)
+        self.captured, self._sizes, self._made = self._sizes, None, []
+
+    @contextlib.contextmanager
+    def pause(self):
+        self._paused += 1
+        yield
+        self._paused -= 1
+
+    def cleanup(self):
+        self.captured, self.is_broken = None, False
+
+    def note(self, tensor, given):
+        if not self._paused and tensor.untyped_storage().data_ptr() not in given:
+            self._sizes.append(tensor.nbytes)
+            self._made.append(weakref.ref(tensor))
+
+
+class _Allocations(TorchDispatchMode):
+    def __init__(self, compiler):
+        super().__init__()
+        self._compiler = compiler
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        flat = [*args, *(args[0] if args and isinstance(args[0], (list, tuple)) else ())]
+        given = {one.untyped_storage().data_ptr() for one in flat if isinstance(one, torch.Tensor)}
+        if isinstance(result, torch.Tensor):
+            self._compiler.note(result, given)
+        return result
 
 
 @pytest.fixture
@@ -66,7 +130,7 @@ def test_nested_results_and_pictures_are_joined_outside_of_the_record(compiler):
     parts = [torch.ones(1, 2), torch.ones(1, 2)]
     with compiler.scope():
         rows = join_rows([{"a": part, "b": [part]} for part in parts])
-        pictures = joined_images(images_apart(torch.cat(parts), 1))
+        pictures = in_parts(torch.clone, torch.cat(parts), 1)
     assert rows["a"].shape == pictures.shape == (2, 2)
     assert compiler.rogues == 0
 

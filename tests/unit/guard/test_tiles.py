@@ -12,7 +12,7 @@ from headroom.base.device import MIB
 from headroom.guard import upscaler
 from headroom.guard.call import GuardOptions, Plan
 from headroom.guard.lack import Lack
-from headroom.guard.tiles import fewer_images, images_apart, joined_images, smaller_tile, tile_count
+from headroom.guard.tiles import fewer_images, in_parts, smaller_tile, tile_count
 from headroom.guard.upscaler import _Upscaling, guard_upscaler
 from headroom.guard.vae import _VAECall, guard_vae
 
@@ -89,9 +89,15 @@ def test_the_last_attempt_takes_the_smallest_tiles():
 
 
 def test_parts_of_a_batch_join_to_the_batch():
-    value = torch.randn(5, 2)
-    assert torch.equal(joined_images(images_apart(value, 2)), value)
-    assert joined_images(images_apart(value, None)) is value
+    value, asked = torch.randn(5, 2), []
+
+    def doubled(part):
+        asked.append(len(part))
+        return part * 2
+
+    for images in (2, None):
+        assert torch.equal(in_parts(doubled, value, images), value * 2)
+    assert asked == [2, 2, 1, 5]
 
 
 class Decoder(VAE):
@@ -127,8 +133,8 @@ def test_tiles_of_an_upscale_model_have_the_sizes_that_its_network_takes(monkeyp
             padded = torch.nn.functional.pad(image, (0, -image.shape[-1] % 40))
             return self._call_fn(self.model, padded)[..., : image.shape[-1]]
 
-    def tiled(image, function, tile, *_):
-        return torch.cat([function(part) for part in image.split(tile, -1)], -1)
+    def tiled(image, function, tile_x, **_):
+        return torch.cat([function(part) for part in image.split(tile_x, -1)], -1)
 
     monkeypatch.setattr(upscaler, "guard_host", lambda: GuardHost(tiled_scale=tiled))
     image = torch.arange(3 * 8 * 120.0).reshape(1, 3, 8, 120)

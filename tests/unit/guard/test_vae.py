@@ -144,8 +144,7 @@ def test_time_is_cut_before_tiles_become_tiny():
     assert found == [(28, None), (28, 20), (28, 10), (28, 5), (28, 3), (8, 3)]
     call = a_call(VideoVAE(), torch.zeros(1, 128, 40, 64, 64))
     assert call.smaller(Plan(), lacking(163840, 4096)) == Plan(tile=32, frames=5)  # those that fit
-    last = call.smaller(Plan(), lacking(163840, 4096, is_last=True))
-    assert (last.tile, last.frames) == (8, 3)
+    assert call.smaller(Plan(), lacking(163840, 4096, is_last=True)) == Plan(tile=8, frames=3)
 
 
 def test_time_is_not_cut_where_the_frames_of_a_latent_are_not_counted_evenly():
@@ -180,8 +179,7 @@ def test_frames_are_fewer_than_those_that_were_asked_for():
                   tile_t=8, overlap_t=2)
     plan = call.smaller(Plan(), Lack("device"))
     assert (plan.tile, plan.frames) == (32, 4)
-    smaller = Plan(tile=16)
-    call.run(smaller)
+    call.run(Plan(tile=16))
     assert vae.asked[-1]["tile_t"] == 8
 
 
@@ -227,10 +225,12 @@ def test_tiles_of_an_encoding_get_its_arguments_about_the_batch(call):
     assert vae.asked and all(one["not_video"] is True and one["tile_x"] for one in vae.asked)
 
 
-def test_what_was_learned_from_images_is_not_used_for_a_video_of_their_size():
-    pixels = torch.zeros(9, 64, 64, 3)
+def test_what_was_learned_is_not_used_for_a_video_of_the_size_or_another_packs_method():
+    pixels, other = torch.zeros(9, 64, 64, 3), VAE()
+    other.encode = lambda pixels, not_video: pixels  # tiles would be of ComfyUI's own method
     images, video = (a_call(VAE(), pixels, "encode", not_video=is_not) for is_not in (True, False))
     assert images.key != video.key == a_call(VAE(), pixels, "encode", not_video=False).key
+    assert a_call(other, pixels, "encode", not_video=False).key != video.key
 
 
 def test_what_is_decoded_or_encoded_may_be_named():

@@ -29,7 +29,7 @@ def host(monkeypatch):
     names = ("cached_now", "change_marks", "node_of", "shown_nodes")
     return on_comfyui(
         monkeypatch, "queue", comfy__cli_args={}, comfy__model_management={}, execution={},
-        comfy_execution__progress={"get_progress_state": None}, ours__core={"accepts": None},
+        comfy_execution__progress={"get_progress_state": None},
         ours__node_cache=dict.fromkeys(names), server={"PromptServer": SimpleNamespace(
             instance=SimpleNamespace(prompt_queue=PromptQueue()))})
 

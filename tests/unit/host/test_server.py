@@ -13,7 +13,7 @@ from support.comfyui import on_comfyui
 def host(monkeypatch):
     """headroom/host/server.py, with the web application of a server that is about to start."""
     instance = SimpleNamespace(app=web.Application())
-    return on_comfyui(monkeypatch, "server", ours__core={"accepts": None},
+    return on_comfyui(monkeypatch, "server",
                       server={"PromptServer": SimpleNamespace(instance=instance)})
 
 

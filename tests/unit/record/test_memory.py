@@ -1,5 +1,6 @@
 """A peak between two readings is exact where torch can tell, and bounded where it cannot."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.properties import steady
@@ -17,52 +18,30 @@ def begun(used_bytes=160, reserved_bytes=60):
     return Use(used_bytes, reserved_bytes, 900, begins_again=True)
 
 
-def test_a_reserve_that_gave_nothing_back_peaked_at_its_end():
-    assert peak(begun(), Use(used_bytes=608, reserved_bytes=508, peak_bytes=508)) == Peak(608, 608)
+@pytest.mark.parametrize(("before", "after", "expected"), [
+    pytest.param(begun(), Use(608, 508, 508), Peak(608, 608), id="it stayed reserved"),
+    pytest.param(begun(), Use(160, 60, 700), Peak(800, 800), id="all of it was given back"),
+    pytest.param(begun(), Use(120, 20, 60), Peak(160, 160), id="nothing was taken"),
+    pytest.param(Use(160, 60, 300), Use(160, 60, 300), Peak(160, 400), id="a counter only read"),
+    pytest.param(Use(160, 60, 300), Use(160, 60, 301), Peak(401, 401), id="what is new in it"),
+    pytest.param(Use(160), Use(170), Peak(170, None), id="an allocator that counts nothing"),
+    # Memory beside torch that fell may have been there at the peak; pages that yielded for torch
+    # and came back were not: the card has no more.
+    pytest.param(begun(5000, 0), Use(4000, 3500, 3500), Peak(5000, 8500), id="pages that left"),
+    pytest.param(begun(5000, 0), Use(5000, 0, 6000, 8000), Peak(8000, 11000), id="and came back"),
+    pytest.param(Use(160, 60, 900), Use(160, 60, 60), Peak(160, None), id="reset by other code"),
+    pytest.param(Use(160, 60, 900), Use(160, 60, 500), Peak(600, None), id="reset and risen"),
+    pytest.param(Use(), Use(500, 200, 200), Peak(500, None), id="a device not in use before"),
+    pytest.param(Use(), Use(), None, id="a device not in use"),
+])
+def test_a_peak_is_exact_where_torch_can_tell_and_bounded_where_it_cannot(before, after, expected):
+    assert peak(before, after) == expected
 
 
-def test_a_peak_is_exact_even_when_all_of_it_was_given_back():
-    after = Use(used_bytes=160, reserved_bytes=60, peak_bytes=700)
-    assert peak(begun(), after) == Peak(800, 800)
-    assert reached(begun(), after) == 800
-
-
-def test_where_nothing_was_taken_the_peak_is_what_was_there():
-    after = Use(used_bytes=120, reserved_bytes=20, peak_bytes=60)
-    assert peak(begun(), after) == Peak(160, 160)
-    assert reached(begun(), after) == 120
-
-
-def test_a_counter_that_only_was_read_tells_what_is_new_in_it():
-    before = Use(used_bytes=160, reserved_bytes=60, peak_bytes=300)
-    assert peak(before, Use(160, 60, 300)) == Peak(160, 400)
-    assert peak(before, Use(160, 60, 301)) == Peak(401, 401)
-
-
-def test_an_allocator_that_counts_nothing_leaves_what_was_read():
-    assert peak(Use(160), Use(170)) == Peak(170, None)
-
-
-def test_memory_beside_torch_that_fell_may_have_been_there_at_the_peak():
-    pages = Use(used_bytes=5000, reserved_bytes=0, peak_bytes=9000, begins_again=True)
-    torch_instead = Use(used_bytes=4000, reserved_bytes=3500, peak_bytes=3500)
-    assert peak(pages, torch_instead) == Peak(5000, 8500)
-
-
-def test_pages_that_yielded_and_came_back_make_no_peak_above_the_card():
-    pages = Use(5000, 0, 0, total_bytes=8000, begins_again=True)
-    assert peak(pages, Use(5000, 0, 6000, total_bytes=8000)).at_least == 8000
-
-
-def test_if_other_code_resets_torchs_counters_no_peak_is_exact():
-    before = Use(used_bytes=160, reserved_bytes=60, peak_bytes=900)
-    assert peak(before, Use(used_bytes=160, reserved_bytes=60, peak_bytes=60)) == Peak(160, None)
-    assert peak(before, Use(used_bytes=160, reserved_bytes=60, peak_bytes=500)) == Peak(600, None)
-
-
-def test_a_device_that_was_not_in_use_before_has_no_upper_bound():
-    assert peak(Use(), Use(500, 200, 200)) == Peak(500, None)
-    assert peak(Use(), Use()) is None
+@pytest.mark.parametrize(("after", "expected"), [
+    (Use(160, 60, 700), 800), (Use(120, 20, 60), 120)])
+def test_only_a_peak_after_the_reading_counts_as_reached(after, expected):
+    assert reached(begun(), after) == expected
 
 
 def test_two_spans_together_are_as_exact_as_the_less_exact_one():

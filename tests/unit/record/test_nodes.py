@@ -1,6 +1,7 @@
 """Events of the executor become the right spans, also where ComfyUI's own nodes give none."""
 
 import gc
+import re
 import weakref
 
 import pytest
@@ -25,6 +26,14 @@ def at(seconds):
     return Reading(seconds, 0)
 
 
+def played(events, **how):
+    """A table after these events: "1+0" is the begin of node 1 at second 0, "1-2" its end at 2."""
+    nodes = table(**how)
+    for node_id, sign, seconds in re.findall(r"(\S+)([+-])(\d+)", events):
+        (nodes.started if sign == "+" else nodes.finished)(node_id, at(int(seconds)))
+    return nodes
+
+
 def spans(found):
     return {node_id: record.spans for node_id, record in found.records.items()}
 
@@ -34,49 +43,29 @@ def statuses(found):
 
 
 def test_an_async_node_that_expands_ends_where_its_first_child_begins():
-    nodes = table(parents={"1.a": "1"}, async_nodes={"1"})
-    nodes.started("1", at(0))
-    nodes.started("2", at(1))
-    nodes.finished("2", at(2))
-    nodes.started("1.a", at(5))
-    nodes.finished("1.a", at(6))
-    nodes.finished("1", at(7))
+    nodes = played("1+0 2+1 2-2 1.a+5 1.a-6 1-7", parents={"1.a": "1"}, async_nodes={"1"})
     assert spans(nodes)["1"] == [(0, 5)]
 
 
 def test_an_expansion_into_cached_nodes_only_ends_with_the_first_of_them():
-    nodes = table(parents={"1.a": "1"})
-    nodes.started("1", at(0))
-    nodes.finished("1.a", at(2))
-    nodes.finished("1", at(3))
+    nodes = played("1+0 1.a-2 1-3", parents={"1.a": "1"})
     assert spans(nodes) == {"1": [(0, 2)], "1.a": []}
     assert statuses(nodes) == {"1": "done", "1.a": "cached"}
 
 
 @pytest.mark.parametrize("async_nodes", [set(), {"2"}])
 def test_a_lazy_node_is_not_charged_for_what_it_waits_for(async_nodes):
-    nodes = table(async_nodes=async_nodes)
-    nodes.started("2", at(0))
-    nodes.started("1", at(1))
-    nodes.finished("1", at(9))
-    nodes.started("2", at(10))
-    nodes.finished("2", at(12))
+    nodes = played("2+0 1+1 1-9 2+10 2-12", async_nodes=async_nodes)
     assert spans(nodes)["2"] == [(0, 1), (10, 12)]
     assert nodes.records["2"].seconds == 3
 
 
 def test_a_lazy_node_whose_input_is_ready_is_taken_up_again_at_once():
-    nodes = table()
-    nodes.started("1", at(0))
-    nodes.started("1", at(1))
-    nodes.finished("1", at(3))
-    assert spans(nodes) == {"1": [(0, 1), (1, 3)]}
+    assert spans(played("1+0 1+1 1-3")) == {"1": [(0, 1), (1, 3)]}
 
 
 def test_the_node_that_runs_when_the_prompt_ends_is_the_one_that_failed():
-    nodes = table(async_nodes={"1"})
-    nodes.started("1", at(0))
-    nodes.started("2", at(1))
+    nodes = played("1+0 2+1", async_nodes={"1"})
     nodes.run_ended(at(4))
     nodes.settle("2")
     assert statuses(nodes) == {"1": "stopped", "2": "failed"}
@@ -84,18 +73,14 @@ def test_the_node_that_runs_when_the_prompt_ends_is_the_one_that_failed():
 
 
 def test_nodes_that_wait_when_another_fails_are_stopped():
-    nodes = table()
-    nodes.started("lazy", at(0))
-    nodes.started("1", at(1))
+    nodes = played("lazy+0 1+1")
     nodes.run_ended(at(2))
     nodes.settle("1")
     assert statuses(nodes) == {"lazy": "stopped", "1": "failed"}
 
 
 def test_cached_nodes_nobody_looked_at_are_added_and_others_stay():
-    nodes = table()
-    nodes.started("1", at(0))
-    nodes.finished("1", at(1))
+    nodes = played("1+0 1-1")
     nodes.settle(None, ["0", "1"])
     assert statuses(nodes) == {"1": "done", "0": "cached"}
 

@@ -12,7 +12,7 @@ from support.rescue_bench import FakeQueue
 from headroom.base.guards import Guarded, WithGuards
 from headroom.base.node_types import NodeType
 from headroom.rescue import finished as module
-from headroom.rescue.finished import DEFAULT_LIMIT_MIB, LIMIT_VARIABLE, Finished, limit_bytes
+from headroom.rescue.finished import Finished
 from headroom.rescue.kept_queue import KeptQueue
 from headroom.rescue.setup import RerunSetup, WhatRuns
 
@@ -175,13 +175,6 @@ def test_comfyui_is_told_of_a_provider_only_while_such_a_prompt_runs(place, tmp_
     place.folder = tmp_path / "of another prompt"
     place.finished.prompt_begins("other", PROMPT)
     assert place.host.get is None
-
-
-def test_the_limit_is_set_in_mib_and_a_wrong_number_is_told_once(caplog):
-    assert limit_bytes({}) == DEFAULT_LIMIT_MIB << 20
-    assert limit_bytes({LIMIT_VARIABLE: "lots"}) == DEFAULT_LIMIT_MIB << 20
-    assert caplog.text.count("HEADROOM_RERUN_DISK_MIB to be a whole number of MiB") == 1
-    assert limit_bytes({LIMIT_VARIABLE: "0"}) == 0 and limit_bytes({LIMIT_VARIABLE: "2"}) == 2 << 20
 
 
 # ---------------------------------------------------------------- how long they stay

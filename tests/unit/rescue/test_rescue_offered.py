@@ -10,7 +10,6 @@ from support.rescue_bench import OOM, PROMPT, Bench
 from headroom.base.device import MIB
 from headroom.base.said import NotKnown, Refused
 from headroom.guard.errors import OomGuardError
-from headroom.measure.journal import OomAttempt
 from headroom.rescue.failed_prompt import SeenError
 
 
@@ -142,15 +141,10 @@ def test_a_fallback_that_fails_because_memory_had_run_out_counts_as_it(bench, mo
     assert bench.host.queued == []
 
 
-def left_out(bench, node_id, prompt_id="a"):
-    entry = OomAttempt(prompt_id, node_id, 0, "went on", 0.0, "ERROR lora x", False, 0.0)
-    bench.rescue.note(entry)
-
-
 def test_a_prompt_that_ended_well_without_a_part_of_a_lora_is_not_run_again(bench):
     """The record and a message in the browser say so; see guard/test_left_out.py."""
     bench.begin()
-    left_out(bench, "2")
+    bench.left_out("2")
     bench.end(None)
     assert bench.host.queued == [] and bench.rescue.facts("a")["failure"] is None
     with pytest.raises(Refused, match="did not end in an out-of-memory error"):
@@ -161,24 +155,21 @@ def test_a_rerun_repeats_a_node_that_left_something_out_before_another_failed(be
     prompt = {**PROMPT, "6": {"class_type": "Sample", "inputs": {"model": ["1", 0]}},
               "7": {"class_type": "Sample", "inputs": {"model": ["1", 0]}}}
     bench.begin(prompt=prompt)
-    left_out(bench, "2")
+    bench.left_out("2")
     bench.end(failed="3", executed=("1", "2", "6"), cached=("7",))
     queued = bench.only_queued[2]
     assert [name for name in "123467" if queued[name] != prompt[name]] == ["2", "3", "6"]
 
 
-def test_a_part_left_out_by_an_expanded_node_counts_for_the_users_node(bench):
+@pytest.mark.parametrize(("node_id", "prompt_id", "giver"), [
+    ("2.0.0.1", "a", "headroom-guard-1-0"), ("2", "another", "1")])
+def test_a_part_left_out_counts_for_the_users_node_and_not_for_another_prompt(
+    bench, node_id, prompt_id, giver
+):
     bench.begin()
-    left_out(bench, "2.0.0.1")
+    bench.left_out(node_id, prompt_id)
     bench.end(failed="3", executed=("1", "2"))
-    assert bench.only_queued[2]["2"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
-
-
-def test_a_part_left_out_in_another_prompt_does_not_count(bench):
-    bench.begin()
-    left_out(bench, "2", "another")
-    bench.end(failed="3", executed=("1", "2"))
-    assert bench.only_queued[2]["2"] == PROMPT["2"]
+    assert bench.only_queued[2]["2"]["inputs"]["model"] == [giver, 0]
 
 
 def test_an_error_that_no_log_showed_is_read_from_the_history(bench):

@@ -99,15 +99,9 @@ def test_a_rerun_that_asks_a_paid_service_twice_is_not_made_without_the_user(
 def test_a_wrong_result_in_the_cache_is_not_taken(bench):
     bench.host.cached = Cached(frozenset({"1", "2"}), {})
     bench.begin()
-    bench.rescue.note(left_out_in("2"))
+    bench.left_out("2")
     bench.end(**FINISHED)
     assert bench.only_queued[2]["2"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
-
-
-def left_out_in(node_id):
-    from headroom.measure.journal import OomAttempt
-
-    return OomAttempt("a", node_id, 0, "went on", 0.0, "ERROR lora x", False, 0.0)
 
 
 def test_the_failed_node_and_what_had_not_run_may_change():

@@ -1,5 +1,7 @@
 """LoRAs whose files nobody knows are left out of a dry run, and nothing else is."""
 
+from support.prompts import node
+
 from tools.fit_loras import without_loras
 from tools.fit_prompt import ObjectInfo
 
@@ -15,10 +17,6 @@ REGISTRY = ObjectInfo({
     "CreateHookLora": kind(("hooks",), "HOOKS"),
 })
 UNKNOWN = {"style.safetensors", "turbo.safetensors"}
-
-
-def node(class_type, **inputs):
-    return {"class_type": class_type, "inputs": inputs}
 
 
 def prompt_with(**more):
