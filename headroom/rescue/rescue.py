@@ -178,26 +178,20 @@ class Rescue:
 
     def _decide(self, failure: FailedPrompt, running: Running) -> Rerun | None:
         kept = self._book.keep(Kept(failure, words.what_failed(failure), running.sensitive))
-        if (first := self._book.first(failure.prompt_id)) is not None:
+        first, wish = self._book.first(failure.prompt_id), rescue_of(failure.extra_data, os.environ)
+        if first is not None:
             kept.text = words.failed_twice(failure, first.failure)
-            self._tell(kept)
+        elif wish == "off" or failure.prompt_id in self._unwanted or self.host.interrupt_is_asked():
             return None
-        wish = rescue_of(failure.extra_data, os.environ)
-        is_unwanted = failure.prompt_id in self._unwanted
-        if wish == "off" or is_unwanted or self.host.interrupt_is_asked():
-            return None
-        if failure.is_final:
+        elif failure.is_final:
             kept.text = words.guard_gave_up(failure)
-            self._tell(kept)
-            return None
-        setup = self._setup(kept)
-        if wish == "automatic" and not setup.runs.paid:
+        elif (setup := self._setup(kept)).runs.paid or wish != "automatic":
+            self._offer(kept, setup)
+        else:
             try:
                 return self._again(kept, setup)
             except Refused as error:
                 kept.text = words.cannot_run_again(failure, sentence_of(error))
-        else:
-            self._offer(kept, setup)
         self._tell(kept)
         return None
 
