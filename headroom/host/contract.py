@@ -29,6 +29,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         ),
         "?comfy.ldm.hidream_o1.model.HiDreamO1Transformer": ("clear_kv_cache()",),
         "?comfy.ldm.ace.lyric_encoder.EspnetRelPositionalEncoding": ("extend_pe(_)",),
+        "?comfy.text_encoders.jina_clip_2.RotaryEmbedding": ("_update_cos_sin_cache(_, _, _)",),
         "?comfy.weight_adapter.bypass.BypassForwardHook": (
             "_move_adapter_weights_to_device(_)", "original_forward",
         ),
@@ -101,6 +102,7 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
             "cleanup_prefetched_modules(_)", "cleanup_prefetched_modules(_, _)",
         ),
         "?comfy_aimdo.model_vbar": ("vbars_reset_watermark_limits()",),
+        "?comfy.ldm.wan.model_animate2.PoseBranchCache": ("slots", "free()"),
     },
     "clip": {
         "?comfy_extras.nodes_multigpu.SelectCLIPDeviceNode": ("?execute(_, _)",),

@@ -32,8 +32,9 @@ NOT_OBJECTS = {  # modules of the standard library, of which not every attribute
     "S_ISREG", "set", "scale", "_call_fn",  # of a ContextVar; of spandrel's descriptors
 }
 NODE_CLASS = {  # what a node class has, or not: V1 and V3 alike
-    "FUNCTION", "GET_BASE_CLASS", "INPUT_IS_LIST", "INPUT_TYPES", "IS_CHANGED", "NOT_IDEMPOTENT",
-    "OUTPUT_IS_LIST", "OUTPUT_NODE", "RELATIVE_PYTHON_MODULE", "RETURN_TYPES", "SCHEMA",
+    "API_NODE", "FUNCTION", "GET_BASE_CLASS", "INPUT_IS_LIST", "INPUT_TYPES", "IS_CHANGED",
+    "NOT_IDEMPOTENT", "OUTPUT_IS_LIST", "OUTPUT_NODE", "RELATIVE_PYTHON_MODULE", "RETURN_TYPES",
+    "SCHEMA",
 }
 
 
