@@ -6,6 +6,7 @@ what it asked for, because it may get further and ask for more. So `missing_byte
 a step that frees less than that cannot help.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -47,7 +48,8 @@ class Lack:
     @property
     def is_too_much(self) -> bool:
         """Whether the call is known to need more than a repeated call can use."""
-        return bool(self.need_bytes and self.room_bytes and (self.missing_bytes or 0) > 0)
+        needs_more = (self.need_bytes or 0) > (self.room_bytes or math.inf)
+        return needs_more and (self.missing_bytes or 0) > 0
 
     def at_least(self, need_bytes: float) -> "Lack":
         """Return the lack of a call that is known to need `need_bytes` at least.
