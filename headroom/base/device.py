@@ -130,14 +130,15 @@ def clear_workspaces() -> int | None:
     done.
     """
     clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
-    if clear is None or not is_started("cuda") or _has_cuda_graph():
+    if clear is None or not is_started("cuda") or has_cuda_graph():
         return None
     before = _allocated_on_cuda()
     clear()
     return before - _allocated_on_cuda()
 
 
-def _has_cuda_graph() -> bool:
+def has_cuda_graph() -> bool:
+    """Return whether a captured CUDA graph lives; it has the addresses of what it works in."""
     graph = getattr(torch.cuda, "CUDAGraph", None)
     return graph is not None and bool(living(graph))
 

@@ -172,6 +172,8 @@ def unload(entries: Iterable[Any]) -> None:
 def return_strays(patchers: Iterable[Any] | None = None) -> None:
     """Free what unloading left on the GPU; None: for all models, by a walk over all objects."""
     loaded = [entry.model for entry in loaded_entries() if entry.model is not None]
+    if patchers is None:
+        strays.drop_kernel_buffers()
     for patcher in living_patchers() if patchers is None else patchers:
         if not any(same_weights(patcher, other) for other in loaded):
             strays.drop_cache(patcher.model)

@@ -1,17 +1,36 @@
 """What ComfyUI leaves on the GPU when it unloads a model."""
 
 import inspect
+import sys
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 
-from ..base.device import same_device
+from ..base.device import has_cuda_graph, same_device
 from ..base.modules import module_of
 from ..base.tensors import bytes_on
 
 # Dicts by the size of a picture: SAM 3 keeps 108 MiB and more, RIFE 16 MiB for 1080p.
 _CACHES = ("_cache", "_warp_grids")
+_OF_KERNELS = {"comfy_kitchen.backends.cuda": "_SVDQUANT_WORKSPACE_CACHE",
+               "comfy_kitchen.backends.eager.convrot_w4a4": "_HADAMARD_CACHE",
+               "comfy_kitchen.tensor.int8_utils": "_HADAMARD_CACHE"}
+
+
+def drop_kernel_buffers() -> None:
+    """Drop what comfy-kitchen's kernels keep for the next call of the same size, of any model.
+
+    SVDQuant's work space is about 40 MiB for each size of pictures (computed, for Flux at 1024
+    pixels), and stays as long as the process. A matrix of ConvRot is small, but keeps a segment of
+    up to 32 MiB.
+    """
+    if has_cuda_graph():
+        return
+    for module, name in _OF_KERNELS.items():
+        kept = getattr(sys.modules.get(module), name, None)
+        if isinstance(kept, dict):
+            kept.clear()
 
 
 def drop_cache(model: Any) -> None:

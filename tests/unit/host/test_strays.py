@@ -1,5 +1,6 @@
 """What models of ComfyUI keep on the GPU beside their weights goes with them."""
 
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -44,6 +45,28 @@ def test_positions_that_a_model_moves_to_its_gpu_in_a_call_are_moved_back():
     part.pe = torch.ones(1, 9, 2, device="meta", dtype=torch.bfloat16)
     strays.drop_cache(torch.nn.Sequential(part))
     assert (part.pe.device.type, part.pe.dtype) == ("cpu", torch.bfloat16)
+
+
+@pytest.mark.parametrize(("has_graph", "left"), [(False, 0), (True, 1)])
+def test_buffers_of_comfy_kitchen_are_dropped_but_not_below_a_captured_graph(
+    monkeypatch, has_graph, left
+):
+    """One for each size that SVDQuant multiplied. A captured graph has their addresses."""
+    name = "comfy_kitchen.backends.cuda"
+    kernels = SimpleNamespace(_SVDQUANT_WORKSPACE_CACHE={(0, 4608): torch.ones(2)})
+    monkeypatch.setitem(sys.modules, name, kernels)
+    monkeypatch.setattr(strays, "has_cuda_graph", lambda: has_graph)
+    strays.drop_kernel_buffers()
+    assert len(kernels._SVDQUANT_WORKSPACE_CACHE) == left
+
+
+@pytest.mark.parametrize("module", ["backends.eager.convrot_w4a4", "tensor.int8_utils"])
+def test_a_constant_of_comfy_kitchen_does_not_keep_its_segment_on_the_gpu(module):
+    """Of 16 KiB, made by ConvRot's own function; in cudaMallocAsync's pool it keeps 32 MiB."""
+    convrot = pytest.importorskip(f"comfy_kitchen.{module}")
+    made = convrot._build_hadamard(64)
+    strays.drop_kernel_buffers()
+    assert convrot._build_hadamard(64) is not made
 
 
 def test_positions_of_which_a_failed_call_made_only_the_length_are_made_again():
