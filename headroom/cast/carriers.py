@@ -34,6 +34,8 @@ def _carried(value: Any) -> Iterator[Any]:
     """Yield the models of `value` and of the ControlNets before it. It ends in endless chains too:
     some objects return a value for every attribute."""
     for _ in range(MAX_CHAIN):
+        if value is None:
+            return
         yield from _own_models(value)
         value = attribute(value, "previous_controlnet")
 

@@ -1,6 +1,5 @@
 """Offload Model in a real ComfyUI: exactly the model on the wire leaves, and it works again."""
 
-
 import pytest
 from support.probes import answers, file_name, load
 from support.prompts import sampling
