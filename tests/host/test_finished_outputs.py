@@ -55,7 +55,9 @@ def test_after_a_kill_in_the_rerun_only_what_had_not_finished_runs_again(start, 
     assert any(name.startswith("headroom-guard") for name in ran)
     wait_until(lambda: not list((tmp_path / "user/__headroom/queue").glob("*.outputs")), 60)
 
+    assert client.get_json("/headroom/memory")["models"]
     client.free()
+    wait_until(lambda: not client.get_json("/headroom/memory")["models"])  # it is taken up
     unfailed = client.run(picture(1).prompt)
     assert "sampler" not in cached_nodes(unfailed)
     assert pictures(client, unfailed) and pixels(client, unfailed) == pixels(client, entry)
