@@ -99,8 +99,8 @@ def _held(lack: Lack) -> str:
     if not (lack.is_too_much and lack.need_bytes and lack.room_bytes):
         return ""
     return said(
-        "Without its weights the call held {held_mib} at that time. It needs {need_mib} or more, "
-        "and {room_mib} can be free for it.",
+        "Without its weights the call held {held_mib} at that time, the free pieces between its "
+        "tensors included. It needs {need_mib} or more, and {room_mib} can be free for it.",
         held_mib=(lack.need_bytes - (lack.asked_bytes or 0)) / MIB,
         need_mib=lack.need_bytes / MIB, room_mib=lack.room_bytes / MIB)
 
