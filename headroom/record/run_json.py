@@ -100,6 +100,8 @@ def error_json(run: Run, error: NodeError) -> Json:
     """Return what a node raised, and what that means if the table of errors knows it."""
     record = run.nodes.records.get(error.node_id or "")
     row = row_of(error.kind, error.text)
+    gave_up = any(isinstance(entry, GaveUp) and entry.node_id == error.node_id
+                  for _, entry in run.entries)
     return {
         "node_id": error.node_id,
         "class_type": record.info.class_type if record is not None else None,
@@ -107,7 +109,7 @@ def error_json(run: Run, error: NodeError) -> Json:
         "means": None if row is None else {
             "id": row.id, "family": row.family, "retry": row.retry,
             "what": _told(row.what), "why": _told(row.why),
-            "do": [_told(phrase) for phrase in row.advice(has_flag)],
+            "do": [_told(phrase) for phrase in row.advice(has_flag, gave_up)],
         },
     }
 

@@ -71,7 +71,7 @@ def test_an_attempt_that_did_not_help_is_recorded_and_not_announced(listening):
     assert [event["recovered"] for event in told] == [None]
 
 
-def test_the_final_error_of_the_guard_is_in_the_record(listening):
+def test_the_final_error_of_the_guard_is_in_the_record_and_advises_no_guard(listening, outcomes):
     recorder, _ = listening
     recorder.prompt_begins("p", Graph("1"), [])
     assert recorder.run("p")["gave_up"] == []
@@ -81,6 +81,11 @@ def test_the_final_error_of_the_guard_is_in_the_record(listening):
     (entry,) = recorder.run("p")["gave_up"]
     assert (entry["node_id"], entry["text"]) == ("1", "OOM Guard could not finish a step")
     assert before <= entry["at_seconds"] + 1e-5 and entry["at_seconds"] <= after + 1e-5
+    outcomes["p"] = outcomes["q"] = Outcome("error", "1", (), ("OutOfMemoryError", "no memory"))
+    recorder.prompt_begins("q", Graph("1"), [])
+    for prompt, is_advised in (("p", False), ("q", True)):
+        do = [one["text"] for one in recorder.run(prompt)["error"]["means"]["do"]]
+        assert do and any("OOM Guard" in one for one in do) == is_advised
 
 
 def test_events_outside_the_running_prompt_are_not_in_its_record(listening, monkeypatch):
