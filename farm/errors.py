@@ -1,6 +1,6 @@
 """What a server says of an error, and whether memory ran out: by the table that the pack has too.
 
-The driver reads it: a machine of a cluster gets this package and nothing else of the repository.
+The door reads it: a machine of a cluster gets this package and nothing else of the repository.
 """
 
 import json

@@ -30,7 +30,7 @@ def key_of(prompt: Json, extra_data: Json) -> str:
 def prompt_id_of(key: str, server: str, ended: int) -> str:
     """Return the id of a prompt's attempt on a server, where `ended` attempts have ended there.
 
-    The same after a restart of the driver, so that the server can be asked whether it has it.
+    The same after a restart of the farm, so that the server can be asked whether it has it.
     """
     return str(uuid.uuid5(NAMESPACE, f"{key}/{server}/{ended}"))
 

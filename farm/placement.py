@@ -31,7 +31,7 @@ class Waiting:
 
 @dataclass
 class Server:
-    """A server as the driver knows it; `models` are those of its last prompt."""
+    """A server as the door knows it; `models` are those of its last prompt."""
 
     name: str
     facts: Facts = field(default_factory=Facts)
