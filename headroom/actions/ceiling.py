@@ -5,6 +5,7 @@ free of pages. So an out-of-memory error comes at the ceiling, and OOM Guard and
 as on a smaller card. The driver's context is part of this server's memory, so it is subtracted.
 """
 
+import logging
 import os
 import sys
 import threading
@@ -21,6 +22,8 @@ from ..host.adapter import LEAVES_VRAM, current_host, has_flag, return_cache
 from ..measure.journal import note_action
 from ..measure.other_processes import own_bytes
 from ..measure.snapshot import DeviceMemory, devices_in_use, measure_device
+
+log = logging.getLogger("headroom")
 
 VARIABLE = "HEADROOM_VRAM_LIMIT"
 SETTING = "Headroom.Server.VramLimit"
@@ -52,6 +55,7 @@ class Limit:
         self._of_browser = _wish((browser or {}).get(SETTING, ""), SETTING)
         self._sent: Wish = None
         self._not_limited: list[Said] = []
+        self._logged = set[str]()  # templates
         self._lock = threading.Lock()
         self._is_on = False
 
@@ -103,6 +107,15 @@ class Limit:
             if isinstance(wish, Amount) and not found and _computes_on_cpu():
                 self._not_limited = [
                     said("nothing can be limited: this server computes on the CPU")]
+            if isinstance(wish, Amount):
+                self._log_once()
+
+    def _log_once(self) -> None:
+        """Log what cannot be limited: who sets a variable may never open the panel."""
+        for sentence in self._not_limited:
+            if sentence.template not in self._logged:
+                self._logged.add(sentence.template)
+                log.warning("[Headroom] VRAM limit %s: %s", self.wish[0], sentence)
 
     def _limit(self, device: torch.device, memory: DeviceMemory, wish: Wish) -> list[Said]:
         """Limit torch's part of one device; return sentences about what cannot be limited."""
@@ -113,6 +126,10 @@ class Limit:
                                                 "limit on it", device=memory.device)]
         told = []
         if isinstance(wish, Amount):
+            if wish.is_all_of(total):
+                told.append(said("{device} has {total_mib}: the limit of {limit} changes nothing "
+                                 "there", device=memory.device, total_mib=total / MIB,
+                                 limit=str(wish)))
             limit, own = wish.bytes_of(total), own_bytes(device)
             beside = 0 if own is None else max(0, own - (memory.held_bytes or 0))
             share = max(LEAST_SHARE, limit - beside)

@@ -111,6 +111,17 @@ def test_a_part_of_a_limit_that_cannot_be_kept_is_reported(world, monkeypatch):
     assert "torch has no limit of its own for cuda:0" in texts(limit)
 
 
+def test_a_limit_above_the_card_changes_nothing_and_the_log_says_so_once(world, caplog):
+    world.dynamic_vram = True
+    limit = Limit({VARIABLE: "8000"}, {}, "linux")
+    for _ in range(2):
+        limit.before_prompt()
+    sentence = "cuda:0 has 24,576.0 MiB: the limit of 8000 GiB changes nothing there"
+    assert texts(limit) == [sentence]
+    assert [one.getMessage() for one in caplog.records] == [
+        f"[Headroom] VRAM limit 8000 GiB: {sentence}"]
+
+
 def test_a_server_on_the_cpu_says_that_nothing_can_be_limited(world, monkeypatch):
     monkeypatch.setattr(module, "devices_in_use", lambda: [])
     Limit({}, {}, "win32").apply()  # no caller has asked for it
