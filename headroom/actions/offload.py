@@ -81,8 +81,8 @@ def _to_disk(model: FoundModel, folder: Path) -> str:
     host = current_host()
     if host is not None and _is_dynamic(model):
         host.release_pinned_ram(model.handle)
-        return said("{model}: ComfyUI already maps its weights from file; pinned RAM "
-                    "released", model=model.label)
+        return said("{model}: ComfyUI itself maps what it read from a file; pinned RAM released",
+                    model=model.label)
     where = _where(map_modules(model.modules, folder))
     return said("{model}: {where}", model=model.label, where=where)
 
