@@ -224,8 +224,9 @@ app.registerExtension({
     rescue.setup();
     leftQueue.setup();
     api.addEventListener("headroom.rescue", rescue.onEvent);
+    api.addEventListener("headroom.queue", leftQueue.look); // perhaps decided in another window
     // Perhaps another server answers now: it has its own runs, and what the one before it left.
-    for (const look of [panel.refresh, leftQueue.look]) api.addEventListener("reconnected", look);
+    for (const look of [panel.refresh, leftQueue.look, rescue.look]) api.addEventListener("reconnected", look);
     frontend.onLanguage(onLanguage);
   },
   addCustomNodeDefs: (defs) => translateNodes(defs, texts),
