@@ -12,7 +12,7 @@ import { createPanel } from "./lib/panel.js";
 import { saveReport } from "./lib/bug_report.js";
 import { createRescue } from "./lib/rescue.js";
 import { reportText, speakers, wordsOf } from "./lib/say.js";
-import { applyDefaults, OFF, REFRESH_SECONDS, settings, SHOW_BADGES, showNoChoice, widen } from "./lib/settings.js";
+import { applyDefaults, nameThePack, OFF, REFRESH_SECONDS, settings, SHOW_BADGES, showNoChoice, widen } from "./lib/settings.js";
 import { translateCommands, translateNodes, translateSettings, translateSlots } from "./lib/translate.js";
 import { WHY } from "./lib/wires.js";
 
@@ -224,8 +224,9 @@ app.registerExtension({
     rescue.setup();
     leftQueue.setup();
     api.addEventListener("headroom.rescue", rescue.onEvent);
+    api.addEventListener("headroom.queue", leftQueue.look); // perhaps decided in another window
     // Perhaps another server answers now: it has its own runs, and what the one before it left.
-    for (const look of [panel.refresh, leftQueue.look]) api.addEventListener("reconnected", look);
+    for (const look of [panel.refresh, leftQueue.look, rescue.look]) api.addEventListener("reconnected", look);
     frontend.onLanguage(onLanguage);
   },
   addCustomNodeDefs: (defs) => translateNodes(defs, texts),
@@ -234,6 +235,7 @@ app.registerExtension({
     widen(node);
     showNoChoice(node);
     applyDefaults(node, setting);
+    nameThePack(node);
     if (!off) addBadge(node);
   },
   afterConfigureGraph() {

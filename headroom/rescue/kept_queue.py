@@ -25,6 +25,7 @@ log = logging.getLogger("headroom")
 
 SAMPLE_SECONDS, LOOK_SECONDS = 1.0, 0.25  # between two samples of a node; after a change of node
 NOTHING_LEFT: dict[str, Any] = {"text": None, "said": None, "prompts": [], "samples": []}
+EVENT = "headroom.queue"  # what was left is not what it was
 RAN_KEY = "ran_when_server_ended"  # in a prompt's extra_data.headroom
 
 
@@ -213,7 +214,7 @@ class KeptQueue:
         return {"queued": [item[0] for item in items], "refused": refused}
 
     def _take(self, gone: Collection[str]) -> None:
-        """Remove prompts from what was left; a file without prompts is deleted."""
+        """Remove prompts from what was left, and tell all pages; a file without any is deleted."""
         rest = []
         for left in self._left:
             prompts = [one for one in left.prompts if one.prompt_id not in gone]
@@ -223,6 +224,7 @@ class KeptQueue:
             else:
                 left.file.remove()
         self._left, self._gone = rest, self._gone - set(gone)
+        self._host.send_event(EVENT, {}, None)
 
     def _sentence(self) -> str:
         last = self._left[-1]

@@ -44,6 +44,8 @@ export function rescueMessage(event, t) {
   return { severity: "warn", summary: what, detail };
 }
 
+const canRescue = (runs, id) => runs.some((run) => run.prompt_id === id && run.failure?.can_rescue);
+
 /** What happened to it: no error where the server stopped it in time. */
 const title = (failure, t) => (failure.stopped ? t("Stopped before RAM ran out") : t("Out of memory"));
 
@@ -131,13 +133,22 @@ export function createRescue({ http, words, notify }) {
       return true;
     } catch (error) {
       notify("warn", words()("It does not run again"), reasonText(error, words()));
+      await look();
       return false;
     }
+  }
+
+  /** Close the offers that the server does not make, or not any more; without an answer they stay. */
+  async function look() {
+    if (!offers.size) return;
+    const runs = await http.runs(MOST_OFFERS).catch(() => null);
+    for (const id of [...offers.keys()]) if (runs && !canRescue(runs, id)) close(id);
   }
 
   return {
     ask,
     draw,
+    look,
     /** Once, when the page is there. */
     setup() {
       const href = new URL("../rescue.css", import.meta.url).href;

@@ -111,6 +111,11 @@ export function widen(node) {
   if (width > node.size[0]) node.setSize?.([width, node.size[1]]);
 }
 
+/** A saved workflow names this pack as the registry does: a server without it can then say what is missing. */
+export function nameThePack(node) {
+  if (node.comfyClass?.startsWith("Headroom")) node.properties.cnr_id ??= "headroom-nodes";
+}
+
 /** A choice among nothing is shown as nothing: the classic canvas writes "undefined" for it. */
 export function showNoChoice(node) {
   if (!node.comfyClass?.startsWith("Headroom")) return;

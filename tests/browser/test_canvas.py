@@ -46,6 +46,8 @@ def test_a_node_that_was_found_is_added(cpu_server, open_page, nodes2):
     add_by_search(comfy, "Purge VRAM")
     comfy.loaded(1)
     assert comfy.page.evaluate("() => app.graph._nodes[0].comfyClass") == "HeadroomPurgeVRAM"
+    [saved] = comfy.page.evaluate("() => app.graph.serialize().nodes")
+    assert saved["properties"]["cnr_id"] == "headroom-nodes"  # for servers without this pack
 
 
 @pytest.mark.parametrize("node_id", CONTRACT)

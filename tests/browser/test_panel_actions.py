@@ -139,6 +139,9 @@ def fails_once(gpu, comfy):
     return run
 
 
+SAYS = "([what, detail]) => app.api.dispatchCustomEvent(`headroom.${what}`, detail)"
+
+
 def test_a_page_that_stayed_open_while_the_server_was_killed_shows_what_it_left_and_what_is_new(
     gpu, open_page
 ):
@@ -147,15 +150,18 @@ def test_a_page_that_stayed_open_while_the_server_was_killed_shows_what_it_left_
     panel = comfy.open_panel()
     panel.locator("[data-run]").wait_for()
     comfy.until(comfy.is_quiet)
-    comfy.page.route("**/headroom/queue", lambda route: route.fulfill(json={
-        "text": "1 prompt had not run.", "said": None, "prompts": [{"prompt_id": "a"}]}))
+    failure = {"can_rescue": True, "text": "Of the killed server.", "said": None}
+    comfy.page.evaluate(SAYS, ["rescue", {"prompt_id": "gone", "failure": failure}])
+    (offer := comfy.page.locator("[data-offer]")).wait_for()
+    left = {"text": "1 prompt had not run.", "said": None, "prompts": [{"prompt_id": "a"}]}
+    comfy.page.route("**/headroom/queue", lambda route: route.fulfill(json=left))
     comfy.page.route("**/headroom/runs?*", lambda route: route.fulfill(json={"runs": []}))
     comfy.page.evaluate("() => app.api.socket.close()")  # the page connects again by itself
-    box = comfy.page.locator(".headroom-left")
-    box.get_by_text("1 prompt had not run.").wait_for()
+    (box := comfy.page.locator(".headroom-left")).get_by_text("1 prompt had not run.").wait_for()
     panel.get_by_text("No run yet").wait_for()
-    comfy.page.unroute("**/headroom/queue")
-    comfy.page.evaluate("() => app.api.socket.close()")
+    offer.wait_for(state="detached")
+    left["prompts"] = []
+    comfy.page.evaluate(SAYS, ["queue", {}])  # somebody has decided in another window
     box.wait_for(state="hidden")
 
 

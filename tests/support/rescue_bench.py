@@ -155,7 +155,10 @@ class FakeQueue:
 
     def __init__(self, running=(), waiting=()):
         self.running, self.waiting, self.nodes = list(running), list(waiting), []
-        self.refuses = set()
+        self.refuses, self.told = set(), []
+
+    def send_event(self, event, data, client):
+        self.told.append((event, data, client))
 
     def queue_items(self):
         return self.running, self.waiting

@@ -82,6 +82,7 @@ def test_queued_again_they_come_in_their_order_before_all_others_and_what_ran_la
     assert server.queue_again() == {"queued": ["b", "c", "a"], "refused": []}
     assert [one[1] for one in new.waiting] == ["b", "c", "a", "new"]
     assert server.left()["prompts"] == []
+    assert new.told == [("headroom.queue", {}, None)]  # every page looks again
     with pytest.raises(Refused, match="decided"):
         server.queue_again()
     with pytest.raises(Refused, match="decided"):
@@ -89,8 +90,10 @@ def test_queued_again_they_come_in_their_order_before_all_others_and_what_ran_la
 
 
 def test_discarded_they_are_gone_for_good(killed, tmp_path):
-    server = killed(FakeQueue([item(1, "a")], [item(2, "b")]))
+    new = FakeQueue()
+    server = killed(FakeQueue([item(1, "a")], [item(2, "b")]), next_host=new)
     assert server.discard() == {"discarded": 2}
+    assert new.told == [("headroom.queue", {}, None)]
     server._file.close()
     assert KeptQueue(FakeQueue(), tmp_path, "keep").left()["prompts"] == []
 

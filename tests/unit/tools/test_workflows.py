@@ -36,6 +36,16 @@ def test_every_workflow_has_a_square_card_for_the_templates(name):
         assert card.info["comment"].decode() == heading(workflow(name))
 
 
+def test_a_server_without_this_pack_is_told_its_name_in_the_registry():
+    name = re.search('^name = "(.+)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.M)[1]
+    for path in [*UI_FOLDER.glob("*.json"), *(ROOT / "subgraphs").glob("*.json")]:
+        data = json.loads(path.read_text("utf-8"))
+        graphs = [data, *data.get("definitions", {}).get("subgraphs", [])]
+        ours = [node for graph in graphs for node in graph["nodes"]
+                if node["type"].startswith("Headroom")]
+        assert ours and {node["properties"].get("cnr_id") for node in ours} == {name}, path
+
+
 def test_start_here_has_every_node_that_needs_no_file_of_another_run():
     kinds = {node["class_type"] for node in published_prompt("start_here").values()}
     of_files = {"HeadroomSaveConditioning", "HeadroomLoadConditioning"}
