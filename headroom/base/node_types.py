@@ -80,6 +80,10 @@ class Registry:
         """Return what else is known of a class; None for one that is not installed."""
         return None
 
+    def with_new_names(self, prompt: dict[str, Any]) -> dict[str, Any]:
+        """Return a posted prompt after nodes of older names were replaced in it."""
+        return prompt
+
     def files_named(self, name: str) -> list[Path]:
         """Return the existing files that a widget value names, in any models folder."""
         return []

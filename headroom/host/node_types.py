@@ -8,6 +8,7 @@ from typing import Any
 
 import folder_paths
 from comfy_api.internal import first_real_override
+from server import PromptServer
 
 from ..base.file_identity import Code, code_of
 from ..base.node_types import ClassInfo, NodeType, Registry, from_object_info
@@ -52,6 +53,15 @@ class HostRegistry(Registry):
             repeatable=not getattr(found, "NOT_IDEMPOTENT", False),
             is_new_code=code.is_new,
         )
+
+    def with_new_names(self, prompt: dict[str, Any]) -> dict[str, Any]:
+        """Replace them now: ComfyUI does it after all handlers of a post, and numbers the outputs
+        that nodes take anew, those of our guards too.
+        """
+        manager = getattr(PromptServer.instance, "node_replace_manager", None)
+        if manager is not None:
+            manager.apply_replacements(prompt)
+        return prompt
 
     def files_named(self, name: str) -> list[Path]:
         return host_files.files_named(name)

@@ -69,6 +69,9 @@ class Registry:
     def is_core(self, type_name):
         return type_name in CORE
 
+    def with_new_names(self, prompt):
+        return prompt
+
 
 def picture():
     return {
