@@ -82,7 +82,8 @@ class Guarded(NamedTuple):
 
     An unguarded wire has a type that only its own pack knows, and may contain a model; or it brings
     a model that no guard takes, such as a CLIP_VISION, from its file to a node that computes with
-    it; or it may bring an empty list, which a guard cannot pass on.
+    it; or it may bring an empty list, which a guard cannot pass on; or its node checks the types of
+    its wires, and may refuse a guard's, which is any type.
     """
 
     prompt: WithGuards
@@ -134,7 +135,7 @@ class _Work:
             if (taker is None or not taker.computes_with(wire.type)
                     or self._graph.is_guarded(wire)):
                 return None
-            if not (taker.takes_lists and self._gives_list(wire)):
+            if not (taker.checks_types or taker.takes_lists and self._gives_list(wire)):
                 return self._guard(wire)
             self.left.append(wire)
         elif wire.given in CARRIERS and wire.giver not in self.into:

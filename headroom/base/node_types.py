@@ -17,7 +17,8 @@ class NodeType(NamedTuple):
 
     `lists`: for each output whether it is a list, so that the nodes after it run once for each
     item. `loop_boundary`: "start" or "end" for a class that begins or ends one of ComfyUI's loops.
-    `is_paid`: an API node; what it asks costs money.
+    `is_paid`: an API node; what it asks costs money. `checks_types`: its own validation is told the
+    type that each of its wires declares.
     """
 
     inputs: Mapping[str, str]
@@ -27,6 +28,7 @@ class NodeType(NamedTuple):
     takes_lists: bool = False
     loop_boundary: str | None = None
     is_paid: bool = False
+    checks_types: bool = False
 
     def output(self, number: Any) -> str:
         """Return the type of an output; "*" for one that the class does not declare."""
@@ -78,6 +80,10 @@ class Registry:
         """Return what else is known of a class; None for one that is not installed."""
         return None
 
+    def with_new_names(self, prompt: dict[str, Any]) -> dict[str, Any]:
+        """Return a posted prompt after nodes of older names were replaced in it."""
+        return prompt
+
     def files_named(self, name: str) -> list[Path]:
         """Return the existing files that a widget value names, in any models folder."""
         return []
@@ -116,7 +122,7 @@ def is_guardable(given: str, taken: str) -> bool:
 def from_object_info(info: Mapping[str, Any]) -> NodeType:
     """Return the types of a class from its description in `GET /object_info`.
 
-    `loop_boundary` of a schema is not part of that, but may be added to it.
+    `loop_boundary` and `checks_types` are not part of that, but may be added to it.
     """
     groups = [info.get("input", {}).get(group) or {} for group in ("required", "optional")]
     inputs = {name: _named(spec) for group in groups for name, spec in group.items()}
@@ -124,7 +130,8 @@ def from_object_info(info: Mapping[str, Any]) -> NodeType:
     lists = tuple(map(bool, info.get("output_is_list") or ()))
     takes_lists = bool(info.get("is_input_list"))
     return NodeType(inputs, outputs, bool(info.get("output_node")), lists, takes_lists,
-                    info.get("loop_boundary"), bool(info.get("api_node")))
+                    info.get("loop_boundary"), bool(info.get("api_node")),
+                    bool(info.get("checks_types")))
 
 
 def _named(spec: Any) -> str:

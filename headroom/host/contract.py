@@ -139,6 +139,8 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         "comfy.latent_formats.LatentFormat": ("?taesd_decoder_name",),
         "comfy_api.internal": ("first_real_override(_, _)",),
         "comfy_api.latest.io.Schema": ("?loop_boundary",),
+        "server.PromptServer": ("instance", "?node_replace_manager"),
+        "?app.node_replace_manager.NodeReplaceManager": ("apply_replacements(_)",),
         "execution.PromptQueue": ("get_current_queue_volatile()",),
         "folder_paths": (
             "folder_names_and_paths", "exists_annotated_filepath(_)",

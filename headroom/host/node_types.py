@@ -8,6 +8,7 @@ from typing import Any
 
 import folder_paths
 from comfy_api.internal import first_real_override
+from server import PromptServer
 
 from ..base.file_identity import Code, code_of
 from ..base.node_types import ClassInfo, NodeType, Registry, from_object_info
@@ -33,6 +34,7 @@ class HostRegistry(Registry):
             "output_is_list": getattr(found, "OUTPUT_IS_LIST", None),
             "is_input_list": getattr(found, "INPUT_IS_LIST", False),
             "api_node": getattr(found, "API_NODE", False),
+            "checks_types": _checks_types(found),
             "loop_boundary": getattr(getattr(found, "SCHEMA", None), "loop_boundary", None),
         })
 
@@ -51,6 +53,15 @@ class HostRegistry(Registry):
             repeatable=not getattr(found, "NOT_IDEMPOTENT", False),
             is_new_code=code.is_new,
         )
+
+    def with_new_names(self, prompt: dict[str, Any]) -> dict[str, Any]:
+        """Replace them now: ComfyUI does it after all handlers of a post, and numbers the outputs
+        that nodes take anew, those of our guards too.
+        """
+        manager = getattr(PromptServer.instance, "node_replace_manager", None)
+        if manager is not None:
+            manager.apply_replacements(prompt)
+        return prompt
 
     def files_named(self, name: str) -> list[Path]:
         return host_files.files_named(name)
@@ -77,9 +88,19 @@ def _is_core(node_class: Any) -> bool:
 
 
 def _decides_changes(node_class: Any) -> bool:
+    return _own(node_class, "IS_CHANGED", "fingerprint_inputs") is not None
+
+
+def _checks_types(node_class: Any) -> bool:
+    validate = _own(node_class, "VALIDATE_INPUTS", "validate_inputs")
+    return validate is not None and "input_types" in inspect.getfullargspec(validate).args
+
+
+def _own(node_class: Any, name: str, v3_name: str) -> Any:
+    """Return a function that a node class may have under one name, a V3 class under the other."""
     if hasattr(node_class, "GET_BASE_CLASS"):
-        return first_real_override(node_class, "fingerprint_inputs") is not None
-    return hasattr(node_class, "IS_CHANGED")
+        return first_real_override(node_class, v3_name)
+    return getattr(node_class, name, None)
 
 
 def _pack_folder(node_class: Any) -> Path:

@@ -99,6 +99,11 @@ class Book:
         self._kept[kept.failure.prompt_id] = kept
         return kept
 
+    def begins(self, prompt_id: str) -> Kept | None:
+        """Return the first run that a prompt repeats; an earlier prompt of its id is forgotten."""
+        self._kept.pop(prompt_id, None)
+        return self.first(prompt_id)
+
     def get(self, prompt_id: str) -> Kept | None:
         return self._kept.get(prompt_id)
 

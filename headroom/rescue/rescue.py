@@ -49,12 +49,12 @@ class Rescue:
     def prompt_begins(self) -> None:
         """A prompt is about to begin; before a rerun all models are unloaded."""
         self.prompt_is_over()
-        item = self.host.running_item()
-        if item is None:
+        if (item := self.host.running_item()) is None:
             return
         prompt_id = str(item[1])
         self._running = Running(prompt_id, item[5])
-        kept = self._book.first(prompt_id)
+        with self._deciding:
+            kept = self._book.begins(prompt_id)
         if kept is not None:
             kept.has_run_again = True
             self.purge(kept.failure.where == "RAM")

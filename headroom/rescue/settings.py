@@ -87,7 +87,7 @@ def as_wished(posted: Any, browser: Mapping[str, Any], registry: Registry) -> An
     changed = {} if extra_data is posted.get("extra_data") else {"extra_data": extra_data}
     prompt = posted.get("prompt")
     if guards_all(extra_data, os.environ, browser) and isinstance(prompt, dict):
-        found = guarded(Graph(prompt, registry))
+        found = guarded(Graph(registry.with_new_names(prompt), registry))
         changed["prompt"] = found.prompt
         if (told := not_guarded(found.left)) and is_new(GUARD_VARIABLE, told):
             log.warning("[Headroom] %s", told)

@@ -13,7 +13,7 @@ from support.oom import (
     text,
 )
 
-from tools.graph import Graph
+from tools.graph import Graph, picture
 
 pytestmark = pytest.mark.host
 
@@ -60,3 +60,13 @@ def test_a_failed_step_keeps_both_models_of_a_dual_model_guider(gpu, times):
         negative_model=add_cast(graph, loader[0])[0], begins="SAMPLER_SAMPLE", stride=397,
         times=times)
     assert_same_bits(answer, least=2)
+
+
+def test_what_a_loader_with_an_older_name_gives_is_guarded_and_its_prompt_runs(gpu):
+    """ComfyUI replaces the name, and numbers the outputs anew at the wires of the prompt."""
+    prompt = {name: {**node, "_meta": {"title": name}} for name, node in picture(3).prompt.items()}
+    prompt["1"]["class_type"] = "WorldOlderLoader"
+    entry = gpu.client.run(prompt, extra_data={"headroom": {"guard": True}})
+    run = gpu.client.get_json(f"/headroom/runs/{entry['prompt_id']}")
+    classes = [node["class_type"] for node in run["nodes"]]
+    assert classes.count("WorldLoader") == 1 and classes.count("HeadroomOOMGuard") == 3

@@ -45,6 +45,7 @@ CLASSES = {
     "ControlType": info({"control_net": "CONTROL_NET"}, ["CONTROL_NET"]),
     "Models": {**info({"model": "MODEL"}, ["MODEL"]), "output_is_list": [True]},
     "TakesLists": {**info({"models": "MODEL"}, [], output_node=True), "is_input_list": True},
+    "SampleTyped": {**info({"model": "MODEL"}, ["LATENT"]), "checks_types": True},
     "ControlLoad": info({}, ["CONTROL_NET"]),
     "UpscaleLoad": info({}, ["UPSCALE_MODEL"]),
     "Upscale": info({"upscale_model": "UPSCALE_MODEL", "image": "IMAGE"}, ["IMAGE"]),
@@ -67,6 +68,9 @@ class Registry:
 
     def is_core(self, type_name):
         return type_name in CORE
+
+    def with_new_names(self, prompt):
+        return prompt
 
 
 def picture():

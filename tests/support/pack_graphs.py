@@ -13,7 +13,7 @@ def _between(graph, giver, output, taker, name, class_type, given, **settings):
 
 def handled_models():
     """Packs make a ControlNet of their own, take a VAE and a CLIP of exactly ComfyUI's class only,
-    and set methods on them, bound to what they were taken from.
+    set methods on them, bound to what they were taken from, and check the type of a wire.
     """
     graph = picture(11, extras=True)
     _between(graph, "control", 0, "apply", "control_net", "WorldWeightedControl", "control_net",
@@ -22,6 +22,7 @@ def handled_models():
     _between(graph, vae.id, 0, "decode", "vae", "WorldHookedVAE", "vae")
     clip = _between(graph, "lora", 1, "positive", "clip", "WorldExactly", "value")
     _between(graph, clip.id, 0, "positive", "clip", "WorldHookedCLIP", "clip")
+    _between(graph, "sampler", 0, "decode", "samples", "WorldTyped", "latent", model=["lora", 0])
     return graph
 
 

@@ -28,6 +28,9 @@ class Registry:
     def is_core(self, type_name):
         return True
 
+    def with_new_names(self, prompt):
+        return prompt
+
 
 class Queue:
     """ComfyUI's queue with one prompt in it."""

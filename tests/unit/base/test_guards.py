@@ -145,6 +145,13 @@ def test_a_list_on_its_way_to_a_node_that_takes_lists_is_left_as_it_may_be_empty
     assert sorted(guards(found).values()) == [["1", 0], ["2", 0]]
 
 
+def test_a_node_that_checks_the_types_of_its_wires_gets_the_model_itself():
+    found = guarded({**picture(), "7": node("SampleTyped", model=["1", 0])})
+    assert found.prompt["7"]["inputs"] == {"model": ["1", 0]}
+    assert left(found) == [("7", "model", "MODEL")]
+    assert found.prompt["4"]["inputs"]["model"] == ["headroom-guard-1-0", 0]
+
+
 def test_a_pipe_of_a_custom_type_is_left_and_named_and_what_goes_into_it_is_guarded():
     prompt = {"1": node("Checkpoint"),
               "2": node("Pipe", model=["1", 0], clip=["1", 1], vae=["1", 2]),

@@ -116,6 +116,15 @@ def test_a_rerun_is_refused_with_the_reason_where_it_cannot_help(bench):
         bench.rescue.ask("a")
 
 
+def test_a_prompt_with_the_id_of_one_that_failed_is_judged_by_its_own_run(bench):
+    bench.fail()
+    bench.begin()
+    bench.end(None)
+    assert bench.rescue.facts("a") == {"rescued_as": None, "failure": None, "rescued_from": None}
+    with pytest.raises(Refused, match="did not end in an out-of-memory"):
+        bench.rescue.ask("a")
+
+
 def test_a_prompt_that_comfyui_refuses_is_told_in_one_sentence(bench):
     bench.host.refusal = "node Sample does not exist."
     bench.fail()

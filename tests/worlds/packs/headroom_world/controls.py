@@ -51,3 +51,17 @@ class WorldExactly(Node):
         if type(value) not in (comfy.sd.VAE, comfy.sd.CLIP):
             raise ValueError(f"expected a VAE or CLIP of ComfyUI, got {type(value).__mro__}")
         return (value,)
+
+
+class WorldTyped(Node):
+    """Accepts a wire only if it says MODEL."""
+
+    INPUTS = {"model": ("MODEL",), "latent": ("LATENT",)}
+    RETURN_TYPES = ("LATENT",)
+
+    @classmethod
+    def VALIDATE_INPUTS(cls, input_types):
+        return input_types["model"] == "MODEL"
+
+    def run(self, model, latent):
+        return (latent,)
