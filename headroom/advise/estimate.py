@@ -31,6 +31,12 @@ SIDE = 1024  # if no node has a size
 FRAMES = ("length", "frames", "num_frames", "video_frames", "video_length")
 UNSAID_FRAMES = 121  # of a video, if another node computes how many
 PATCHED = frozenset({"MODEL", "CLIP"})
+UNKNOWN = {
+    "missing": "Not all of its models are known: it needs more than {low_mib}, and {room_mib} are "
+               "available.",
+    "none": "No node names a model file: it needs more than {low_mib}, and {room_mib} are "
+            "available.",
+}
 NAMES = {
     "missing": "Not counted, because no models folder has them: {names}.",
     "broken": "Counted by size on disk, because their headers are broken: {names}.",
@@ -89,8 +95,8 @@ def estimate(graph: Graph, like: tuple[str, Json] | None, device: DeviceMemory |
         total - max(left_bytes(device.other_bytes or 0), round((1 - USABLE) * total)),
         total if device.ceiling is None else device.ceiling.limit_bytes)
     failed = like is not None and like[1]["at_least"]
-    known = like is not None or bool(models) and not missing
-    verdict, word = _verdict(low, high, room, failed, known)
+    unknown = "" if like is not None else "missing" if missing else "" if models else "none"
+    verdict, word = _verdict(low, high, room, failed, unknown)
     broken = [model.name for model in models if model.weights.is_broken]
     lines = [word, *basis, *_names("missing", missing), *_names("broken", broken)]
     return {
@@ -206,8 +212,10 @@ def _about(size: Size) -> Said:
                 pictures=size.pictures, **values)
 
 
-def _verdict(low: int, high: int, room: int | None, failed: bool, known: bool) -> tuple[str, Said]:
-    """`known`: every model in use is counted; if not, more than `high` may be needed."""
+def _verdict(
+    low: int, high: int, room: int | None, failed: bool, unknown: str
+) -> tuple[str, Said]:
+    """`unknown`: which models are not counted; if there are any, `high` may be too little."""
     needs = {"low_mib": low / MIB, "high_mib": high / MIB}
     if room is None:
         return "unknown", said("It needs {low_mib} to {high_mib}; no size of a GPU is known here.",
@@ -216,9 +224,8 @@ def _verdict(low: int, high: int, room: int | None, failed: bool, known: bool) -
     if failed and high > room:
         return "fails", said("It did not fit last time: it needs more than {high_mib}, and "
                              "{room_mib} are available.", high_mib=high / MIB, room_mib=room / MIB)
-    if low <= room and not known:
-        return "unknown", said("Not all of its models are known: it needs more than {low_mib}, and "
-                               "{room_mib} are available.", low_mib=low / MIB, room_mib=room / MIB)
+    if low <= room and unknown:
+        return "unknown", said(UNKNOWN[unknown], low_mib=low / MIB, room_mib=room / MIB)
     if low > 0.99 * high and high <= room:
         return "fits", said("It fits: it needs {high_mib}, and {room_mib} are available.",
                             high_mib=high / MIB, room_mib=room / MIB)

@@ -205,7 +205,8 @@ def test_a_file_that_is_nowhere_is_named_and_nothing_is_said_to_fit(registry):
 
 
 def test_a_workflow_that_names_no_model_file_is_not_said_to_fit(registry):
-    assert of({"9": PROMPT["9"]}, registry, card(8192))["verdict"] == "unknown"
+    found = of({"9": PROMPT["9"]}, registry, card(8192))
+    assert found["verdict"] == "unknown" and "No node names a model file" in texts(found)
 
 
 @pytest.mark.parametrize("prompt", [
