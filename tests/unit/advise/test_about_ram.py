@@ -96,7 +96,11 @@ def test_frames_that_a_video_decodes_at_once_are_told_by_their_bytes():
     (frames,) = about_ram(run, Server(2000 * MIB, set().__contains__), Graph(VIDEO, Registry()))
     assert frames["node_ids"] == ["8"]
     assert "decodes 121 frames of 1280x720 at once: 1.2 GiB of RAM" in frames["text"]
-    assert about_ram(run_of(), server(), Graph(PROMPT, Registry())) == []  # one picture
+    share = run_of(6000, VIDEO)  # the frames are a fifth of its peak
+    assert about_ram(share, Server(6000 * MIB, set().__contains__),
+                     Graph(VIDEO, Registry())) == []
+    picture = {**PROMPT, "5": {**PROMPT["5"], "inputs": {"width": 8192, "height": 8192}}}
+    assert about_ram(run_of(), server(), Graph(picture, Registry())) == []
 
 
 def test_a_run_at_the_limit_of_this_server_had_a_full_device(monkeypatch):
