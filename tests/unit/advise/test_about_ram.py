@@ -31,9 +31,10 @@ def run_of(peak_mib=900, prompt=PROMPT, models=(UNET, CLIP), low=None, swapped=(
     def label(node_id):
         return NodeLabel(node_id, prompt[node_id]["class_type"], f"Title {node_id}", node_id)
 
-    run = Run("a", ("cuda:0",), at(0, 100, swapped[0]), 0.0, NodeTable(label))
+    began = at(0, 100)._replace(strain=None)  # swap is read only while a node runs
+    run = Run("a", ("cuda:0",), began, 0.0, NodeTable(label))
     for number, (node_id, rss) in enumerate([("6", 100), ("3", 100), ("8", 500)], 1):
-        run.node_starts(node_id, at(number, 100))
+        run.node_starts(node_id, at(number, 100, swapped[0]))
         run.observe(at(number + 0.3, 100, swapped[1]))
         run.node_finishes(node_id, at(number + 0.5, rss))
     run.peak_rss_bytes = peak_mib * MIB
