@@ -174,7 +174,8 @@ _load_pack()
 for _ in range(6):
     runs.once()
 watcher = get_progress_state().handlers["headroom"]
-newest_ids = sys.modules["headroom_pack.headroom.record.current"].current_recorder().newest_ids
+report = sys.modules["headroom_pack.headroom.advise.report"]
+newest_ids = report.current_advisor().recorder.newest_ids
 answer: dict[str, Any] = {"blocks": _blocks()}
 time.sleep(1)
 answer.update(idle_without=idle_without, idle_with=_idle())

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from .advise.advisor import Advisor
-from .advise.report import use_advisor
+from .advise.report import current_advisor, use_advisor
 from .api.gate import Gate
 from .api.ram_stop import RamStop
 from .base.environment import disk_limit_bytes, word_of
@@ -25,7 +25,6 @@ from .measure.spill import Spill, counter_of_windows
 from .measure.strain import Strains
 from .models.foreign import NOTABLE_AFTER_RUN, foreign_models
 from .models.loaded import loaded_models
-from .record.current import current_recorder, use_recorder
 from .record.highest import KeptPeaks
 from .record.probe import Probe
 from .record.recorder import Recorder
@@ -74,7 +73,7 @@ def start() -> None:
 
     The nodes work without both, so a ComfyUI that lacks something costs only a log entry.
     """
-    if current_recorder() is not None or not is_in_comfyui():
+    if current_advisor() is not None or not is_in_comfyui():
         return
     try:
         for sentence in features.check():
@@ -188,7 +187,6 @@ def _start() -> None:
     host_server.before_first_request(kept.start)
     host_server.before_first_request(hold_limit)
     use_advisor(advisor)
-    use_recorder(recorder)
 
 
 def _previews() -> Previews | None:

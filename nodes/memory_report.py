@@ -4,9 +4,8 @@ from typing import Any
 
 from comfy_api.latest import io
 
-from ..headroom.advise.report import report_data, report_text
+from ..headroom.advise.report import report_data, report_text, running_record
 from ..headroom.record.chart import report_image
-from ..headroom.record.text import running_record
 from ._schema import any_wire, named_output, report_output, schema
 
 

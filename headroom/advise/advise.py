@@ -73,7 +73,7 @@ def expected(case: Case, chosen: Sequence[Finding]) -> Bounds:
 
 def _chosen(case: Case, target_bytes: int) -> list[Finding]:
     chosen: list[Finding] = []
-    while case.steps and len(chosen) < MOST and expected(case, chosen).high > target_bytes:
+    while len(chosen) < MOST and expected(case, chosen).high > target_bytes:
         less = less_by_node(together(*(one.gone for one in chosen)))
         top = max(case.steps, key=lambda step: (
             step.peak.at_least - less.get(step.node_id, NOTHING).high))

@@ -175,12 +175,9 @@ class Graph:
         """Return the types that may be inside: for an unknown type, all of them."""
         found: frozenset[str] = frozenset()
         for kind in types - MODELS:
-            known = not is_wildcard(kind) and self.is_core(kind)
+            known = not is_wildcard(kind) and self.registry.is_core(kind)
             found |= CARRIED.get(kind, frozenset() if known else MODELS)
         return found
-
-    def is_core(self, type_name: str) -> bool:
-        return self.registry.is_core(type_name)
 
     # ---------------------------------------------------- files
 

@@ -147,7 +147,7 @@ class _Work:
     def _may_bring_model(self, wire: Wire) -> bool:
         if is_wildcard(wire.given) or kinds(wire.given) <= HANDED_ON | NO_MODELS:
             return False
-        if not self._graph.is_core(wire.given):
+        if not self._graph.registry.is_core(wire.given):
             return True
         taker = self._graph.node_type(wire.taker)  # else a guard goes on the model that it patches
         return (taker is not None and taker.uses_models

@@ -25,11 +25,6 @@ class Report:
         return freed_mib(self.before, self.after)
 
     @property
-    def freed_rss_mib(self) -> float:
-        """MiB by which this process's RSS fell; 0 if it rose."""
-        return max(0.0, freed_rss_mib(self.before, self.after))
-
-    @property
     def text(self) -> str:
         """The report: headline, steps, then a line for each figure's before, after, difference.
 
@@ -45,7 +40,7 @@ class Report:
             "headline": self.headline,
             "steps": list(self.steps),
             "freed_mib": in_mib(freed_bytes(self.before, self.after)),
-            "freed_rss_mib": round(self.freed_rss_mib, 3),
+            "freed_rss_mib": round(max(0.0, freed_rss_mib(self.before, self.after)), 3),
             "said": {
                 "headline": said_json(self.headline),
                 "steps": [said_json(step) for step in self.steps],

@@ -50,10 +50,6 @@ class Samples:
             self.add(sample)
 
 
-def _swapped(reading: Reading) -> int | None:
-    return None if reading.strain is None else reading.strain.swapped_bytes
-
-
 def _at(reading: Reading, at: float | None) -> Reading:
     return reading if at is None or at == reading.at else reading._replace(at=at)
 
@@ -110,7 +106,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self._last = self.began
-        self.swapped_before = _swapped(self.began)
+        self.swapped_before: int | None = None  # in the first reading that tells
         self.totals = [use.total_bytes for use in self.began.devices]
         self.nodes.observe((), self.began.at)
         self._add(self.began, now(self.began), [use.used_bytes for use in self.began.devices])
@@ -125,8 +121,8 @@ class Run:
         if reading.at <= last.at or len(reading.devices) != len(self.devices):
             return
         self.nodes.strained(reading.strain)
-        if self.swapped_before is None:
-            self.swapped_before = _swapped(reading)
+        if self.swapped_before is None and reading.strain is not None:
+            self.swapped_before = reading.strain.swapped_bytes
         peaks = between(last, reading)
         self.nodes.observe(peaks, reading.at)
         self._last = reading

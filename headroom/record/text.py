@@ -3,12 +3,10 @@
 ComfyUI's Preview Any shows text as Markdown, where spaces alone do not align columns.
 """
 
-import json
 from typing import Any
 
 from ..base.device import MIB, mib_text
-from ..measure.journal import OUTCOMES, executing_node
-from .current import current_recorder
+from ..measure.journal import OUTCOMES
 
 MAX_LINES = 200
 MOST_LEFT_OUT = 5  # nodes that are named
@@ -17,18 +15,6 @@ NOT_RECORDED = (
     "Nothing was recorded: this node needs a ComfyUI server that runs the prompt, with Headroom "
     "not turned off."
 )
-
-
-def running_record() -> dict[str, Any] | None:
-    """Return the record so far of the prompt that this thread executes; None without one."""
-    prompt_id, _ = executing_node()
-    found = current_recorder()
-    return found.run(prompt_id) if found is not None and prompt_id is not None else None
-
-
-def record_json(run: dict[str, Any] | None) -> str:
-    """Return the record as JSON text; `{}` without one."""
-    return json.dumps(run or {})
 
 
 def record_text(run: dict[str, Any] | None) -> str:

@@ -31,9 +31,10 @@ def run_of(peak_mib=900, prompt=PROMPT, models=(UNET, CLIP), low=None, swapped=(
     def label(node_id):
         return NodeLabel(node_id, prompt[node_id]["class_type"], f"Title {node_id}", node_id)
 
-    run = Run("a", ("cuda:0",), at(0, 100, swapped[0]), 0.0, NodeTable(label))
+    began = at(0, 100)._replace(strain=None)  # swap is read only while a node runs
+    run = Run("a", ("cuda:0",), began, 0.0, NodeTable(label))
     for number, (node_id, rss) in enumerate([("6", 100), ("3", 100), ("8", 500)], 1):
-        run.node_starts(node_id, at(number, 100))
+        run.node_starts(node_id, at(number, 100, swapped[0]))
         run.observe(at(number + 0.3, 100, swapped[1]))
         run.node_finishes(node_id, at(number + 0.5, rss))
     run.peak_rss_bytes = peak_mib * MIB
@@ -96,7 +97,11 @@ def test_frames_that_a_video_decodes_at_once_are_told_by_their_bytes():
     (frames,) = about_ram(run, Server(2000 * MIB, set().__contains__), Graph(VIDEO, Registry()))
     assert frames["node_ids"] == ["8"]
     assert "decodes 121 frames of 1280x720 at once: 1.2 GiB of RAM" in frames["text"]
-    assert about_ram(run_of(), server(), Graph(PROMPT, Registry())) == []  # one picture
+    share = run_of(6000, VIDEO)  # the frames are a fifth of its peak
+    assert about_ram(share, Server(6000 * MIB, set().__contains__),
+                     Graph(VIDEO, Registry())) == []
+    picture = {**PROMPT, "5": {**PROMPT["5"], "inputs": {"width": 8192, "height": 8192}}}
+    assert about_ram(run_of(), server(), Graph(picture, Registry())) == []
 
 
 def test_a_run_at_the_limit_of_this_server_had_a_full_device(monkeypatch):

@@ -16,6 +16,8 @@ from support.advice import (
 )
 
 from headroom.advise.advise import advise, advise_into
+from headroom.advise.case import less_by_node, together
+from headroom.advise.finding import Bounds
 from headroom.advise.fits import fits
 from headroom.base.graph import Graph
 from headroom.base.guards import guarded
@@ -100,6 +102,12 @@ def test_a_float32_model_is_cast_and_that_changes_the_picture():
     assert saves(one) == (450, 650)  # the weights at least, and half of what is computed
     assert apply_edit(PROMPT, one.edit)["3"]["inputs"]["model"] == ["10", 0]
     assert "cast_bf16" not in kinds(steps, models=(unet,), can_bf16=False)
+
+
+def test_a_model_that_is_gone_saves_nothing_by_a_cast():
+    gone = {("3", "m1"): Bounds(900, 1000)}
+    cast = {("3", "cast:m1"): Bounds(450, 500), ("6", "cast:m1"): Bounds(450, 500)}
+    assert less_by_node(together(gone, cast)) == {"3": (900, 1000), "6": (450, 500)}
 
 
 def test_a_model_that_came_with_the_node_was_there_when_it_computed():

@@ -128,6 +128,16 @@ def test_the_measured_saving_of_followed_advice_is_told_beside_the_predicted_one
     assert not any(one["kind"] == "encode_to_cpu" for one in advisor.advice("second"))
 
 
+@pytest.mark.parametrize("change", [
+    {"status": "error"}, {"devices": ("cuda:1",)}])
+def test_a_run_that_failed_or_ran_on_another_card_measures_no_saving(
+    advisor, first, records, prompts, change
+):
+    followed(records, prompts, advisor, left_mib=200)
+    records.look("second", lambda run: vars(run).update(change))
+    assert encode(advisor.advice("first"))["measured_mib"] is None
+
+
 def test_only_advice_about_the_peak_shares_in_its_measured_saving(advisor, first, records, prompts):
     """The purge at the end frees memory after the run, so it has no share in the lower peak."""
     found = advisor.advice("first")
@@ -201,6 +211,7 @@ def test_of_two_pieces_of_advice_with_one_class_the_values_tell_which_was_follow
     lambda prompt: prompt["3"]["inputs"].update(steps=50),
     lambda prompt: prompt["6"]["inputs"].update(text="a dog"),
     lambda prompt: prompt.pop("9"),
+    lambda prompt: prompt["9"].update(class_type="PreviewImage"),
     lambda prompt: prompt.update(x={"class_type": "HeadroomPurgeVRAM", "inputs": {}}),
 ])
 def test_a_prompt_that_differs_otherwise_followed_nothing(change):
@@ -244,3 +255,8 @@ def test_a_spill_or_reads_from_disk_lead_to_advice_about_a_flag():
     assert "--reserve-vram 1.7" in spill["text"] and "--disable-fast-disk" in reads["text"]
     assert about_strain(run, 800 * MIB, {"--disable-fast-disk"}.__contains__) == []  # RAM is full
     assert about_strain(run, 1000 * MIB, set().__contains__) == []
+    record.read_bytes = 1000 * MIB
+    assert about_strain(run, 1000 * MIB, {"--disable-fast-disk"}.__contains__) == []
+    record.read_bytes, record.after = 3000 * MIB, record.after._replace(
+        models=(Held(UNET, "cuda:0", 1000 * MIB),))  # its weights do not come page by page
+    assert about_strain(run, 1000 * MIB, {"--disable-fast-disk"}.__contains__) == []

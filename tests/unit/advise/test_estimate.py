@@ -111,6 +111,14 @@ def test_where_a_run_needed_all_that_it_took_the_need_is_one_figure(registry):
     assert verdict == "It fits: it needs 3,001.0 MiB, and 7,946.2 MiB are available."
 
 
+@pytest.mark.parametrize(("mib", "verdict"), [(3000, "fails"), (8192, "fits")])
+def test_a_run_that_did_not_fit_is_told_where_there_is_no_more_room_now(registry, mib, verdict):
+    like = "run", {"smallest_mib": [3000.0, 3000.0], "at_least": True}
+    told = of(PROMPT, registry, card(mib), like)
+    assert told["verdict"] == verdict
+    assert "needed more than 3,000.0 MiB here" in texts(told)
+
+
 def test_a_limit_of_this_server_is_all_the_room_that_there_is(registry):
     limit = Ceiling(2048 * MIB, 2048 * MIB, 2048 * MIB)
     told = of(PROMPT, registry, card(24576, ceiling=limit))

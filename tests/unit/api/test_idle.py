@@ -23,6 +23,7 @@ class Loop:
         call()
 
     def call_later(self, seconds, call):
+        assert self.left is None, "the timer before goes on"
         self.left, self.is_due = seconds, call
         return self
 

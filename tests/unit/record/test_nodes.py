@@ -79,9 +79,10 @@ def test_nodes_that_wait_when_another_fails_are_stopped():
     assert statuses(nodes) == {"lazy": "stopped", "1": "failed"}
 
 
-def test_cached_nodes_nobody_looked_at_are_added_and_others_stay():
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_cached_nodes_nobody_looked_at_are_added_and_others_stay(interrupted):
     nodes = played("1+0 1-1")
-    nodes.settle(None, ["0", "1"])
+    nodes.settle(None, ["0", "1"], interrupted)
     assert statuses(nodes) == {"1": "done", "0": "cached"}
 
 

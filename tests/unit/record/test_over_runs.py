@@ -28,7 +28,8 @@ def test_a_node_that_keeps_50_mib_a_run_is_found_after_five_runs_and_no_other():
     nodes = [("1", always(700), always(0)), ("2", always(50), always(50)),
              ("3", always(0), always(0))]
     assert growers(runs(4, *nodes)) == []
-    found = growers(runs(5, *nodes))[0]
+    found, other = growers(runs(5, *nodes))
+    assert other.node_id == "1"  # node 3 takes nothing
     assert (found.node_id, found.bytes_a_run, found.runs) == ("2", 50 * MIB, 5)
 
 

@@ -2,7 +2,7 @@
 
 import threading
 
-from headroom.record.ticker import Ticker
+from headroom.record.ticker import Steady, Ticker
 
 
 def test_an_error_at_every_tick_is_logged_once_and_the_next_tick_comes(caplog):
@@ -18,3 +18,10 @@ def test_an_error_at_every_tick_is_logged_once_and_the_next_tick_comes(caplog):
     assert all(ticks.acquire(timeout=60) for _ in range(3))
     ticker.rest()
     assert len(caplog.records) == 1
+
+
+def test_an_error_after_one_that_has_passed_is_logged_again(caplog):
+    steady = Steady("it failed")
+    for text in ("x", "x", "1", "x"):
+        steady.call(int, text)
+    assert len(caplog.records) == 2
