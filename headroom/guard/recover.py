@@ -84,7 +84,7 @@ class _Recovering(Generic[T]):
     def __init__(
         self, call: Call[T], options: GuardOptions, plan: Plan, failure: Failure
     ) -> None:
-        self.call, self.options, self.plan = call, options, plan
+        self.call, self.options, self.plan, self.begun = call, options, plan, plan
         self.failures, self.attempts = [failure], list[OomAttempt]()
         self.room_bytes: int | None = None  # with nothing of the call on the device
         self.missing_bytes: int | None = None  # the last known amount
@@ -136,9 +136,10 @@ class _Recovering(Generic[T]):
         return lack_of(self.failures[-1], used, clean).at_least(self.call.needs(self.plan))
 
     def learn(self) -> None:
-        """Remember the plan that worked: the first one, if only the cache was in the way."""
+        """Remember the plan that worked; the first plan, if only the cache was in the way."""
         if self.missing_bytes is not None:
-            lessons.learn(self.call.key, self.plan, self.room_bytes, self.missing_bytes)
+            plan = self.plan if self.missing_bytes else self.begun
+            lessons.learn(self.call.key, plan, self.room_bytes, self.missing_bytes)
 
     def tidied(self, lack: Lack) -> tuple[str, float]:
         if lack.where == "RAM":
