@@ -2,7 +2,7 @@
 import { h, redraw } from "./dom.js";
 import { reasonText } from "./http.js";
 
-const MOST_OFFERS = 50;
+const MOST_OFFERS = 50; // as many runs as a server keeps
 
 /** The two settings; the server reads them with every prompt, so nothing here has to act on them. */
 export const rescueSettings = [
@@ -44,7 +44,11 @@ export function rescueMessage(event, t) {
   return { severity: "warn", summary: what, detail };
 }
 
-const canRescue = (runs, id) => runs.some((run) => run.prompt_id === id && run.failure?.can_rescue);
+/** Whether the server makes this offer no longer; a run that is older than all that it keeps may still be known. */
+export function isGone(promptId, runs) {
+  const run = runs.find((one) => one.prompt_id === promptId);
+  return run ? !run.failure?.can_rescue : runs.length < MOST_OFFERS;
+}
 
 /** What happened to it: no error where the server stopped it in time. */
 const title = (failure, t) => (failure.stopped ? t("Stopped before RAM ran out") : t("Out of memory"));
@@ -138,11 +142,11 @@ export function createRescue({ http, words, notify }) {
     }
   }
 
-  /** Close the offers that the server does not make, or not any more; without an answer they stay. */
+  /** Close the offers that the server does not make any more; without an answer they stay. */
   async function look() {
     if (!offers.size) return;
     const runs = await http.runs(MOST_OFFERS).catch(() => null);
-    for (const id of [...offers.keys()]) if (runs && !canRescue(runs, id)) close(id);
+    for (const id of [...offers.keys()]) if (runs && isGone(id, runs)) close(id);
   }
 
   return {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { failureText, rescueMessage, rescueSettings } from "../../js/lib/rescue.js";
+import { failureText, isGone, rescueMessage, rescueSettings } from "../../js/lib/rescue.js";
 import { EN, said, ZH } from "./fixtures.mjs";
 
 const SERVERS = "Hi-res (node 4) ran out of GPU memory asking for 1,536.0 MiB.";
@@ -56,6 +56,14 @@ test("an event is an offer, the news of a rerun, or the end", () => {
   assert.equal(rescueMessage(event({ rescued_from: "z", failure: failure({ can_rescue: false }) }), EN).severity, "error");
   const refused = rescueMessage(event({ failure: failure({ can_rescue: false }) }), EN);
   assert.deepEqual([refused.severity, refused.detail], ["warn", ENGLISH]);
+});
+
+test("an offer goes with its server, and stays where only its run is older than all that are kept", () => {
+  const others = (count) => Array.from({ length: count }, (_, number) => ({ prompt_id: `${number}` }));
+  assert.ok(isGone("a", others(49)));
+  assert.ok(!isGone("a", others(50)));
+  assert.ok(!isGone("a", [{ prompt_id: "a", failure: failure() }]));
+  assert.ok(isGone("a", [...others(49), { prompt_id: "a", failure: failure({ can_rescue: false }) }]));
 });
 
 test("a prompt that was stopped before RAM ran out has had no error, and is not said to", () => {
