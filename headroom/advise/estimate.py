@@ -95,7 +95,8 @@ def estimate(graph: Graph, like: tuple[str, Json] | None, device: DeviceMemory |
         total - max(left_bytes(device.other_bytes or 0), round((1 - USABLE) * total)),
         total if device.ceiling is None else device.ceiling.limit_bytes)
     failed = like is not None and like[1]["at_least"]
-    unknown = "" if like is not None else "missing" if missing else "" if models else "none"
+    known = like is not None or bool(models) and not missing
+    unknown = None if known else "missing" if missing else "none"
     verdict, word = _verdict(low, high, room, failed, unknown)
     broken = [model.name for model in models if model.weights.is_broken]
     lines = [word, *basis, *_names("missing", missing), *_names("broken", broken)]
@@ -213,9 +214,9 @@ def _about(size: Size) -> Said:
 
 
 def _verdict(
-    low: int, high: int, room: int | None, failed: bool, unknown: str
+    low: int, high: int, room: int | None, failed: bool, unknown: str | None
 ) -> tuple[str, Said]:
-    """`unknown`: which models are not counted; if there are any, `high` may be too little."""
+    """`unknown`: why models are not counted, a key of UNKNOWN; then `high` may be too little."""
     needs = {"low_mib": low / MIB, "high_mib": high / MIB}
     if room is None:
         return "unknown", said("It needs {low_mib} to {high_mib}; no size of a GPU is known here.",
@@ -224,7 +225,7 @@ def _verdict(
     if failed and high > room:
         return "fails", said("It did not fit last time: it needs more than {high_mib}, and "
                              "{room_mib} are available.", high_mib=high / MIB, room_mib=room / MIB)
-    if low <= room and unknown:
+    if low <= room and unknown is not None:
         return "unknown", said(UNKNOWN[unknown], low_mib=low / MIB, room_mib=room / MIB)
     if low > 0.99 * high and high <= room:
         return "fits", said("It fits: it needs {high_mib}, and {room_mib} are available.",

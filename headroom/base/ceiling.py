@@ -33,10 +33,6 @@ class Amount(NamedTuple):
         wanted = total_bytes * self.figure / 100 if self.is_percent else self.figure * GIB
         return min(int(wanted), total_bytes)
 
-    def is_all_of(self, total_bytes: int) -> bool:
-        """Whether the device has no more: perhaps somebody wrote MiB."""
-        return self.bytes_of(total_bytes) == total_bytes
-
 
 def amount_of(text: str) -> Amount | None:
     """Read "10", "10 GiB" or "80%"; None for everything else, and for too small amounts."""
