@@ -128,9 +128,10 @@ class Limit:
         if isinstance(wish, Amount):
             limit, own = wish.bytes_of(total), own_bytes(device)
             if limit == total:  # perhaps somebody wrote MiB
-                told.append(said("{device} has {total_mib}: the limit of {limit} changes nothing "
-                                 "there", device=memory.device, total_mib=total / MIB,
-                                 limit=str(wish)))
+                limit_torch(device, total, None)
+                return [said("{device} has {total_mib}: the limit of {limit} changes nothing "
+                             "there", device=memory.device, total_mib=total / MIB,
+                             limit=str(wish))]
             beside = 0 if own is None else max(0, own - (memory.held_bytes or 0))
             share = max(LEAST_SHARE, limit - beside)
             if own is None:

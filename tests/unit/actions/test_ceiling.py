@@ -112,10 +112,10 @@ def test_a_part_of_a_limit_that_cannot_be_kept_is_reported(world, monkeypatch):
 
 
 def test_a_limit_above_the_card_changes_nothing_and_the_log_says_so_once(world, caplog):
-    world.dynamic_vram = True
     limit = Limit({VARIABLE: "8000"}, {}, "linux")
     for _ in range(2):
         limit.before_prompt()
+    assert held() is None
     sentence = "cuda:0 has 24,576.0 MiB: the limit of 8000 GiB changes nothing there"
     assert texts(limit) == [sentence]
     assert [one.getMessage() for one in caplog.records] == [
