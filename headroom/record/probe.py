@@ -40,6 +40,7 @@ class Probe:
         self._last: Reading | None = None
         self._told_at = 0.0  # when a node last began or ended
         self._in_a_row = 0  # quick nodes that were measured
+        self._crowd_until = 0.0  # until then one reading serves for all quick nodes
 
     def begin_run(self) -> tuple[str, ...]:
         """Look up the devices that this run's models may use; none on a CPU server."""
@@ -54,11 +55,22 @@ class Probe:
         If the reading of a node is new enough for at_node, it is used again.
         """
         at, last = self._clock(), self._last
-        is_crowd = self._in_a_row >= IN_A_ROW and at - self._told_at < QUICK_SECONDS
-        serves = CROWD_SECONDS if is_crowd else TICK_SECONDS
-        if last is not None and 0 <= at - last.at < serves:
+        if last is not None and (self._is_crowd(at) or 0 <= at - last.at < TICK_SECONDS):
             return last
         return self.measured(strain=self._strain)
+
+    def in_crowd(self, at: float) -> Reading | None:
+        """Return the reading that serves for a quick node after too many; None: it is measured.
+
+        Call it at each begin and end of a node, in the executor's thread.
+        """
+        if not self._is_crowd(at) or borrowed.kept:
+            return None
+        self._told_at = at
+        return self._last
+
+    def _is_crowd(self, at: float) -> bool:
+        return at < self._crowd_until and 0 <= at - self._told_at < QUICK_SECONDS
 
     def at_node(self, begins: bool = False) -> tuple[float, Reading]:
         """Return the time and the memory at the begin or end of a node; this resets torch's peaks.
@@ -67,14 +79,14 @@ class Probe:
         many quick nodes every node does. Call it in the executor's thread: there models are loaded
         and unloaded.
         """
-        if borrowed.kept:  # a call that does nothing would take as long again
-            borrowed.drop_all()
-        at, last = self._clock(), self._last
+        borrowed.drop_all()
+        at = self._clock()
+        if (serves := self.in_crowd(at)) is not None:
+            return at, serves
         if not 0 <= at - self._told_at < QUICK_SECONDS:
-            self._in_a_row = -1
-        self._told_at = at
-        serves = CROWD_SECONDS if self._in_a_row >= IN_A_ROW else TICK_SECONDS if begins else 0
-        if last is not None and 0 <= at - last.at < serves:
+            self._in_a_row, self._crowd_until = -1, 0.0
+        self._told_at, last = at, self._last
+        if begins and last is not None and 0 <= at - last.at < TICK_SECONDS:
             return at, last
         self._in_a_row += 1
         found = self.measured(begins_again=True)
@@ -84,6 +96,8 @@ class Probe:
             found = found._replace(
                 models=last.models if last is not None and last.models == models else models)
         self._last = found
+        if self._in_a_row >= IN_A_ROW:
+            self._crowd_until = found.at + CROWD_SECONDS
         return found.at, found
 
     def measured(

@@ -42,6 +42,9 @@ class Probe:
 
     beside_node = measured
 
+    def in_crowd(self, at):
+        return None
+
     def at_node(self, begins=False):
         reading = self.measured()
         return reading.at, reading
