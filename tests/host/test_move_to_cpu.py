@@ -71,7 +71,7 @@ def test_a_control_net_in_the_conditioning_is_passed_through_and_named(client):
     check = graph.add("ProbeConditioning", a=moved, b=applied)
     texts = node_texts(client.run(graph.prompt))
     assert json.loads(texts[check.id])["same"]
-    assert "['control']: of class ControlNet, passed on unchanged" in texts[moved.id]
+    assert "left as it is: ControlNet, passed on unchanged" in texts[moved.id]
 
 
 def saving(name, file="one.safetensors", text="a cat", split="one prompt", cache="off"):
