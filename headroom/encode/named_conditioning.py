@@ -46,17 +46,10 @@ def names_in(folder: Path) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             found = [entry.name.removesuffix(SUFFIX) for entry in entries
-                     if entry.name.endswith(SUFFIX) and _is_file(entry)]
+                     if entry.name.endswith(SUFFIX) and entry.is_file()]
     except OSError:
         return []
     return sorted(name for name in found if _plain(name) == name)[:MAX_LISTED]
-
-
-def _is_file(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_file()
-    except OSError:  # a link to itself, or a folder without permission
-        return False
 
 
 def file_of(folder: Path, name: Any) -> Path:
@@ -75,10 +68,7 @@ def _plain(name: Any) -> str:
     plain = name.strip().removesuffix(SUFFIX) if isinstance(name, str) else ""
     if len(plain) > MAX_NAME or plain.startswith(".") or FORBIDDEN & set(plain):
         return ""
-    try:
-        return plain if len(plain.encode()) <= MAX_NAME_BYTES else ""
-    except UnicodeEncodeError:  # a lone surrogate, which JSON can contain
-        return ""
+    return plain if len(plain.encode()) <= MAX_NAME_BYTES else ""
 
 
 def save(conditioning: Any, file: Path, encoders: list[Encoder]) -> None:
