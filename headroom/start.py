@@ -177,7 +177,7 @@ def _start() -> None:
 
     for method, path, handler in routes.table():
         host_server.add_route(method, path, handler)
-    host_server.delay_free(gate.between_actions)
+    host_server.delay_free(gate.turn)
     host_server.before_prompt_is_validated(prompt_is_posted)
     ram.start()
     recorder.start()
