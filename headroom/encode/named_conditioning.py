@@ -12,7 +12,7 @@ from ..base.said import said, sentence_of
 from ..base.stored_value import Damaged, Unstorable, from_bytes, to_bytes
 from ..base.untrusted_file import read_untrusted, write_whole
 from .conditioning import is_conditioning
-from .encoders import Encoder, is_encoder
+from .encoders import Encoder
 
 log = logging.getLogger("headroom")
 
@@ -109,8 +109,7 @@ def load(file: Path) -> Loaded:
             file=shown(file.name), folder=str(file.parent))) from error
     except (OSError, Damaged, KeyError, TypeError) as error:
         raise NotUsable(_not_ours(file)) from error
-    sound = isinstance(loaded.encoders, list) and all(map(is_encoder, loaded.encoders))
-    if not sound or not is_conditioning(loaded.conditioning):
+    if not is_conditioning(loaded.conditioning):
         raise NotUsable(_not_ours(file))
     return loaded
 

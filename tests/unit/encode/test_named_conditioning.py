@@ -159,9 +159,6 @@ def stored(value, key="named conditioning"):
 
 @pytest.mark.parametrize("content", [
     b"", b"PK\x03\x04", b"[" * 10_000, stored(conditioning()), stored({"conditioning": 3}),
-    stored({"conditioning": conditioning(), "encoders": None}),
-    stored({"conditioning": conditioning(), "encoders": [3]}),
-    stored({"conditioning": conditioning(), "encoders": [{"class_type": "X", "files": [1]}]}),
     stored({"conditioning": [[1, 2]], "encoders": []}),
     stored({"conditioning": conditioning(), "encoders": []}, key="another kind"),
 ])
