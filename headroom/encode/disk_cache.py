@@ -17,7 +17,7 @@ from typing import Any
 
 from ..base.device import MIB
 from ..base.environment import disk_limit_bytes
-from ..base.stored_value import Damaged, Unstorable, from_bytes, to_bytes
+from ..base.stored_value import Damaged, from_bytes, to_bytes
 from ..base.untrusted_file import read_untrusted, write_whole
 
 log = logging.getLogger("headroom")
@@ -61,9 +61,6 @@ class EmbeddingCache:
         Raises Unstorable when it has no safe form in a file, OSError when the disk refuses.
         """
         data = to_bytes(value, key)
-        if len(data) > MAX_FILE_BYTES:
-            most = MAX_FILE_BYTES // MIB
-            raise Unstorable(f"it has more than {most} MiB")
         write_whole(self._path(key), data)
         self._written_bytes += len(data)
         if self._written_bytes >= TRIM_EVERY_BYTES:
@@ -108,10 +105,7 @@ def _files_in(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _remove(path: Path) -> bool:
-    try:
+    with suppress(OSError):  # Windows refuses while another server reads it: the next trim
         path.unlink(missing_ok=True)
-    except OSError as error:
-        # Windows refuses while another server reads the file; the next trim tries again.
-        log.debug("[Headroom] %s stays for now: %s", path, error)
-        return False
-    return True
+        return True
+    return False
