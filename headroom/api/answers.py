@@ -18,7 +18,7 @@ SENTENCES = (NotKnown, Refused, ValueError)
 async def body_of(request: web.Request) -> bytes:
     """Return the body; BadRequest if it is broken. ComfyUI has a limit of its own for all."""
     try:
-        return await request.read()
+        return bytes(await request.read())
     except web.RequestPayloadError as error:
         raise BadRequest(said("Expected a body as the request's headers announce it, but it ends "
                               "early or is encoded in another way.")) from error
