@@ -45,5 +45,8 @@ def numpy_backed(tensor: torch.Tensor) -> torch.Tensor:
 def _empty_array(nbytes: int) -> Any:
     if nbytes < MIN_PAGED_BYTES or not hasattr(mmap, "MAP_ANONYMOUS"):
         return np.empty(nbytes, np.uint8)  # on Windows large blocks have pages of their own
-    pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError:
+        return np.empty(nbytes, np.uint8)  # the system has no mapping left, but the heap may
     return np.frombuffer(pages, np.uint8)
