@@ -116,7 +116,7 @@ def _start() -> None:
     ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue,
                    wanted_bytes(os.environ, settings), ram_stop.stop)
     peaks, limit = KeptPeaks(), Limit(os.environ, settings)
-    metrics = Metrics(partial(gauges, host_server.queue_lengths), rescue.facts)
+    metrics = Metrics(partial(gauges, host_server.queue_lengths))
 
     steady_limit = Steady("the VRAM limit could not be set; the server continues")
     hold_limit = partial(steady_limit.call, limit.before_prompt)
@@ -177,7 +177,7 @@ def _start() -> None:
 
     for method, path, handler in routes.table():
         host_server.add_route(method, path, handler)
-    host_server.delay_free(gate.between_actions)
+    host_server.delay_free(gate.turn)
     host_server.before_prompt_is_validated(prompt_is_posted)
     ram.start()
     recorder.start()

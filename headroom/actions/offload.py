@@ -94,10 +94,7 @@ def _is_dynamic(model: FoundModel) -> bool:
 
 def is_disk_in_ram() -> bool:
     """Return whether what leaves RAM for "disk" would be in RAM there too."""
-    try:
-        return is_ram_disk(_scratch_folder())
-    except OSError:
-        return False  # then `offload` is refused
+    return is_ram_disk(_scratch_folder())
 
 
 def _scratch_folder() -> Path:

@@ -141,11 +141,9 @@ def _room_bytes() -> int | None:
 
     Without a driver it is what ComfyUI counts: RAM on a server that computes on the CPU.
     """
-    fullest = snapshot().device_with_least_room
-    if fullest is not None:
-        return fullest.room_bytes
-    host = current_host()
-    found: int | None = host.available_bytes(host.compute_device()) if host is not None else None
+    found, host = snapshot().least_room_bytes, current_host()
+    if found is None and host is not None:
+        found = host.available_bytes(host.compute_device())
     return found
 
 

@@ -18,15 +18,11 @@ import numpy as np
 import torch
 
 from ..base.device import MIB
-from ..base.inputs import shown
 from ..base.numpy_backed import is_plain, numpy_backed
 from ..base.said import joined, said
 from ..measure.journal import note_action
 from ..measure.report import Report
 from ..measure.snapshot import snapshot
-
-MAX_NAMED = 10
-MAX_PATH = 400  # characters of a path in a sentence
 
 _LEAVES = (
     str, bytes, int, float, complex, bool, type(None), type, torch.dtype, torch.device, torch.Size,
@@ -41,8 +37,8 @@ _CANNOT = (TypeError, ValueError, AttributeError, copy.Error)
 class OnCpu:
     """A value whose tensors are on the CPU, and the figures of the copy.
 
-    `total_bytes`: of all tensors; `moved_bytes`: those from each device. `left`: a sentence about
-    each part that was not converted.
+    `total_bytes`: of all tensors; `moved_bytes`: those from each device. `left`: which parts were
+    not converted.
     """
 
     value: Any = None
@@ -52,12 +48,8 @@ class OnCpu:
     left: list[str] = field(default_factory=list)
 
     def named_left(self) -> list[str]:
-        """Return sentences about what was not converted, only the first ones if there are many."""
-        left = list(dict.fromkeys(self.left))
-        named = [f"left as it is: {sentence}" for sentence in left[:MAX_NAMED]]
-        if (more := len(left) - MAX_NAMED) > 0:
-            named.append(f"and {more} more left as they are")
-        return named
+        """Return a sentence about each kind of part that was not converted."""
+        return [f"left as it is: {kind}" for kind in dict.fromkeys(self.left)]
 
     @property
     def text(self) -> str:
@@ -87,7 +79,7 @@ def to_cpu(value: Any, done: OnCpu | None = None) -> OnCpu:
     """
     done = done or OnCpu()
     try:
-        done.value = _Copying(done).copied(value, "value")
+        done.value = _Copying(done).copied(value)
     except RecursionError:
         raise ValueError(said(
             "Move to CPU cannot follow a value whose lists or dicts contain themselves, or are "
@@ -102,46 +94,40 @@ class _Copying:
         self._done = done
         self._seen: dict[int, tuple[Any, Any]] = {}  # by id: the old part, kept alive, and the new
 
-    def copied(self, value: Any, path: str) -> Any:
+    def copied(self, value: Any) -> Any:
         kind = type(value)
         if issubclass(kind, _LEAVES) or (
                 issubclass(kind, np.ndarray) and not value.dtype.hasobject):
             return value
         if id(value) not in self._seen:
-            self._seen[id(value)] = value, self._new(value, path)
+            self._seen[id(value)] = value, self._new(value)
         return self._seen[id(value)][1]
 
-    def _new(self, value: Any, path: str) -> Any:
+    def _new(self, value: Any) -> Any:
         if issubclass(type(value), torch.Tensor):
-            return self._tensor(value, path)
+            return self._tensor(value)
         parts = _parts(value)
         if parts is None:
-            return self._passed_on(value, path)
-        try:
-            new = value if issubclass(type(value), tuple) else copy.copy(value)
-        except _CANNOT:
-            return self._passed_on(value, path)
-        made = {name: self.copied(part, f"{path}{_step(value, name)}")
-                for name, part in parts.items()}
+            return self._passed_on(value)
+        made = {name: self.copied(part) for name, part in parts.items()}
         if type(value) not in (list, dict) and all(made[name] is parts[name] for name in parts):
             return value
         try:
-            return _filled(new, made)
+            return _filled(value, made)
         except _CANNOT:
-            return self._passed_on(value, path)
+            return self._passed_on(value)
 
-    def _passed_on(self, value: Any, path: str) -> Any:
-        self._done.left.append(
-            f"{_short(path)}: of class {type(value).__name__}, passed on unchanged")
+    def _passed_on(self, value: Any) -> Any:
+        self._done.left.append(f"{type(value).__name__}, passed on unchanged")
         return value
 
-    def _tensor(self, tensor: torch.Tensor, path: str) -> torch.Tensor:
+    def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
         done, device = self._done, tensor.device
         size = tensor.numel() * tensor.element_size()
         done.tensors += 1
         done.total_bytes += size
         if device.type == "meta":
-            done.left.append(f"{_short(path)}: a meta tensor, which has no data to move")
+            done.left.append("a meta tensor, which has no data to move")
             return tensor
         if device.type != "cpu":
             done.moved_bytes[str(device)] = done.moved_bytes.get(str(device), 0) + size
@@ -149,7 +135,7 @@ class _Copying:
             return numpy_backed(tensor)
         is_torchs_own = type(tensor) is torch.Tensor
         kind = "sparse or nested tensor" if is_torchs_own else type(tensor).__name__
-        done.left.append(f"{_short(path)}: a {kind}, moved to the CPU as it is, not NumPy-backed")
+        done.left.append(f"a {kind}, moved to the CPU as it is, not NumPy-backed")
         return tensor.detach().to("cpu")
 
 
@@ -169,17 +155,12 @@ def _parts(value: Any) -> dict[Any, Any] | None:
     return None
 
 
-def _step(value: Any, name: Any) -> str:
+def _filled(value: Any, parts: dict[Any, Any]) -> Any:
+    """Return a shallow copy with these parts."""
     kind = type(value)
-    if dataclasses.is_dataclass(kind):
-        return f".{name}"
-    is_item = issubclass(kind, (list, tuple, dict))
-    return f"[{shown(name)}]" if is_item else f".tensors[{name}]"
-
-
-def _filled(new: Any, parts: dict[Any, Any]) -> Any:
-    """Return a shallow copy with these parts; of a tuple, which cannot be filled, another one."""
-    kind = type(new)
+    if issubclass(kind, tuple) and not dataclasses.is_dataclass(kind):
+        return getattr(kind, "_make", kind)(list(parts.values()))  # a named tuple has _make
+    new = copy.copy(value)
     if dataclasses.is_dataclass(kind):
         for name, part in parts.items():
             try:
@@ -190,16 +171,9 @@ def _filled(new: Any, parts: dict[Any, Any]) -> Any:
         new.update(parts)
     elif issubclass(kind, list):
         new[:] = parts.values()
-    elif issubclass(kind, tuple):
-        return getattr(kind, "_make", kind)(list(parts.values()))  # a named tuple has _make
     else:
         new.tensors = list(parts.values())
     return new
-
-
-def _short(path: str) -> str:
-    half = MAX_PATH // 2
-    return path if len(path) <= MAX_PATH else f"{path[:half]}...{path[-half:]}"
 
 
 def move_to_cpu(value: Any) -> tuple[Any, Report]:

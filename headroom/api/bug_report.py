@@ -65,10 +65,7 @@ def _versions() -> dict[str, str]:
 
 
 def _pack_version() -> str:
-    try:
-        text = PROJECT.read_text(encoding="utf-8")
-    except OSError:  # installed as a package for scripts
-        return "unknown"
+    text = PROJECT.read_text(encoding="utf-8")
     found = re.search(r'^version = "([\w.]+)"', text, re.MULTILINE)
     return found[1] if found else "unknown"
 

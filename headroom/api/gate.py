@@ -3,9 +3,8 @@
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from ..base.said import Refused, said
@@ -31,7 +30,8 @@ class Gate:
     the server no thread; the one that acts has a thread of the gate's own.
 
     `executor_idle` may take a moment to find out whether the thread that runs prompts is idle: it
-    also works between prompts, when the queue is empty already.
+    also works between prompts, when the queue is empty already. What else must not run beside an
+    action takes `turn`, which comes to those that wait in their order.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Gate:
     ) -> None:
         self._prompts_waiting = prompts_waiting
         self._executor_idle = executor_idle
-        self._turn = asyncio.Lock()
+        self.turn = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, "headroom action")
         self._free = threading.Event()
         self._free.set()
@@ -54,12 +54,6 @@ class Gate:
             raise Refused(BUSY)
         return await asyncio.shield(asyncio.ensure_future(self._in_turn(action)))
 
-    @asynccontextmanager
-    async def between_actions(self) -> AsyncIterator[None]:
-        """Enter the block after all actions that came before; later ones wait for it."""
-        async with self._turn:
-            yield
-
     def wait_for_action(self) -> None:
         """Called by a prompt before its first node: wait until the action in progress is done.
 
@@ -72,7 +66,7 @@ class Gate:
             )
 
     async def _in_turn(self, action: Callable[[], T]) -> T:
-        async with self._turn:
+        async with self.turn:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._thread, self._alone, action)
 

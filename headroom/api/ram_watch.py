@@ -30,7 +30,7 @@ log = logging.getLogger("headroom")
 # left.
 NEAR_SECONDS, AMID_SECONDS, AMPLE_SECONDS = 0.05, 0.25, 1.0
 # Between two readings while no prompt runs: one costs a millisecond of CPU; others may take RAM.
-IDLE_SECONDS, SHORT_SECONDS = 10.0, 5.0
+IDLE_SECONDS = 10.0
 STOP_LOOKS = 4  # a stop can take as long as this many readings, on a busy processor
 LOW = 0.1  # of RAM: below this, the record says who held it
 AMPLE = 4  # times what must stay free
@@ -178,8 +178,6 @@ class RamWatch:
             else:
                 seconds = IDLE_SECONDS
                 steady.call(self._look_idle)
-                if self._room < self.wanted and not self._tried:
-                    seconds = SHORT_SECONDS  # the gate may have refused
 
     def _look_idle(self) -> None:
         if self._is_short() and not self._tried and not (

@@ -12,15 +12,11 @@ import torch
 from .said import Said, joined, said
 
 _PLAIN = (bool, float, complex, bytes, type(None))
-MAX_BITS = 256
 _MISSING = object()
 
 
 class _Short(reprlib.Repr):
     """Shows plain values, shortened; of all others only the class: their repr may do anything."""
-
-    def repr_int(self, x: int, level: int) -> str:
-        return repr(x) if x.bit_length() <= MAX_BITS else f"<a number of {x.bit_length():,} bits>"
 
     def repr_instance(self, x: Any, level: int) -> str:
         if type(x) in _PLAIN:

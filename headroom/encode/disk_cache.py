@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 from ..base.device import MIB
 from ..base.environment import disk_limit_bytes
-from ..base.stored_value import Damaged, Unstorable, from_bytes, to_bytes
+from ..base.stored_value import Damaged, from_bytes, to_bytes
 from ..base.untrusted_file import read_untrusted, write_whole
 
 log = logging.getLogger("headroom")
@@ -61,9 +61,6 @@ class EmbeddingCache:
         Raises Unstorable when it has no safe form in a file, OSError when the disk refuses.
         """
         data = to_bytes(value, key)
-        if len(data) > MAX_FILE_BYTES:
-            most = MAX_FILE_BYTES // MIB
-            raise Unstorable(f"it has more than {most} MiB")
         write_whole(self._path(key), data)
         self._written_bytes += len(data)
         if self._written_bytes >= TRIM_EVERY_BYTES:
@@ -75,17 +72,19 @@ class EmbeddingCache:
         Returns the bytes removed.
         """
         self._written_bytes = 0
-        try:
-            files = list(self.folder.iterdir())
-        except OSError:
-            return 0  # there is none, or the disk does not let us look
-        for part in files:
-            if OUR_PART.fullmatch(part.name) and abs(_age_seconds(part)) > STALE_PART_SECONDS:
-                _remove(part)
-        entries = sorted(_entries(files))
+        now, entries = time.time(), []
+        for path, status in _files_in(self.folder):
+            is_stale = abs(now - status.st_mtime) > STALE_PART_SECONDS
+            if OUR_PART.fullmatch(path.name) and is_stale:
+                _remove(path)
+            elif OUR_FILE.fullmatch(path.name):
+                # One that is too large or has a future date counts as never used.
+                is_sane = status.st_size <= MAX_FILE_BYTES and not (
+                    is_stale and status.st_mtime > now)
+                entries.append((status.st_mtime if is_sane else 0.0, status.st_size, path))
         excess = sum(size for _, size, _ in entries) - self.limit_bytes
         removed = 0
-        for _, size, path in entries:
+        for _, size, path in sorted(entries):
             if removed >= excess:
                 break
             removed += size if _remove(path) else 0
@@ -95,37 +94,18 @@ class EmbeddingCache:
         return self.folder / f"{key}.safetensors"
 
 
-def _entries(files: Iterable[Path]) -> Iterator[tuple[float, int, Path]]:
-    """Yield (last use, size, path) of our files; another server may remove one meanwhile.
-
-    Files with other names are not ours. A file that is too large or has a future date counts as
-    never used.
-    """
-    latest = time.time() + STALE_PART_SECONDS
-    for path in files:
-        if not OUR_FILE.fullmatch(path.name):
-            continue
-        try:
-            status = path.lstat()
-        except OSError:
-            continue
-        if stat.S_ISREG(status.st_mode):
-            is_sane = status.st_size <= MAX_FILE_BYTES and status.st_mtime <= latest
-            yield status.st_mtime if is_sane else 0.0, status.st_size, path
-
-
-def _age_seconds(path: Path) -> float:
-    try:
-        return time.time() - path.stat().st_mtime
-    except OSError:
-        return 0.0
+def _files_in(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the regular files of a folder; another server may remove one meanwhile."""
+    with suppress(OSError):  # there is no folder, or the disk does not let us look
+        for path in folder.iterdir():
+            with suppress(OSError):
+                status = path.lstat()
+                if stat.S_ISREG(status.st_mode):
+                    yield path, status
 
 
 def _remove(path: Path) -> bool:
-    try:
+    with suppress(OSError):  # Windows refuses while another server reads it: the next trim
         path.unlink(missing_ok=True)
-    except OSError as error:
-        # Windows refuses while another server reads the file; the next trim tries again.
-        log.debug("[Headroom] %s stays for now: %s", path, error)
-        return False
-    return True
+        return True
+    return False

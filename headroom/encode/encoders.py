@@ -46,21 +46,6 @@ def name_of(encoders: list[Encoder]) -> str:
     return "".join(one if one.isprintable() else "?" for one in told)
 
 
-def is_encoder(value: Any) -> bool:
-    """Return whether data of a file has the shape of an Encoder."""
-    return (
-        isinstance(value, dict) and isinstance(value.get("class_type"), str)
-        and isinstance(value.get("files"), list) and all(map(_is_file, value["files"]))
-    )
-
-
-def _is_file(value: Any) -> bool:
-    return (
-        isinstance(value, dict) and type(value.get("size")) is int
-        and all(isinstance(value.get(name), str) for name in ("name", "content"))
-    )
-
-
 def _described(graph: Graph, node_id: str) -> Encoder:
     files = [{"name": path.name, **identity_of(path)} for path in graph.files([node_id])]
     return {"class_type": str(graph.nodes[node_id]["class_type"]), "files": files}

@@ -12,7 +12,7 @@ from ..base.said import said, sentence_of
 from ..base.stored_value import Damaged, Unstorable, from_bytes, to_bytes
 from ..base.untrusted_file import read_untrusted, write_whole
 from .conditioning import is_conditioning
-from .encoders import Encoder, is_encoder
+from .encoders import Encoder
 
 log = logging.getLogger("headroom")
 
@@ -46,17 +46,10 @@ def names_in(folder: Path) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             found = [entry.name.removesuffix(SUFFIX) for entry in entries
-                     if entry.name.endswith(SUFFIX) and _is_file(entry)]
+                     if entry.name.endswith(SUFFIX) and entry.is_file()]
     except OSError:
         return []
     return sorted(name for name in found if _plain(name) == name)[:MAX_LISTED]
-
-
-def _is_file(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_file()
-    except OSError:  # a link to itself, or a folder without permission
-        return False
 
 
 def file_of(folder: Path, name: Any) -> Path:
@@ -75,10 +68,7 @@ def _plain(name: Any) -> str:
     plain = name.strip().removesuffix(SUFFIX) if isinstance(name, str) else ""
     if len(plain) > MAX_NAME or plain.startswith(".") or FORBIDDEN & set(plain):
         return ""
-    try:
-        return plain if len(plain.encode()) <= MAX_NAME_BYTES else ""
-    except UnicodeEncodeError:  # a lone surrogate, which JSON can contain
-        return ""
+    return plain if len(plain.encode()) <= MAX_NAME_BYTES else ""
 
 
 def save(conditioning: Any, file: Path, encoders: list[Encoder]) -> None:
@@ -119,8 +109,7 @@ def load(file: Path) -> Loaded:
             file=shown(file.name), folder=str(file.parent))) from error
     except (OSError, Damaged, KeyError, TypeError) as error:
         raise NotUsable(_not_ours(file)) from error
-    sound = isinstance(loaded.encoders, list) and all(map(is_encoder, loaded.encoders))
-    if not sound or not is_conditioning(loaded.conditioning):
+    if not is_conditioning(loaded.conditioning):
         raise NotUsable(_not_ours(file))
     return loaded
 

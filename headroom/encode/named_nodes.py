@@ -36,11 +36,8 @@ def save_named(conditioning: Any, name: str, graph: Any) -> tuple[Path, str]:
     prompt_id, node_id = executing_node()
     file = _free_file(file_of(_folder(), name), (prompt_id, node_id))
     encoders = _encoders(graph, node_id or "")
-    earlier = _encoders_in(file)
     save(conditioning, file, encoders)
     text = f"{file.stem}: {mib_text(conditioning_bytes(conditioning))} by {name_of(encoders)}"
-    if earlier is not None and not _same(earlier, encoders):
-        text += f"; it replaces one by {name_of(earlier)}"
     return file, f"{text}\n{file}"
 
 
@@ -108,20 +105,6 @@ def _encoders(graph: Any, node_id: str) -> list[Encoder]:
     except (OSError, LookupError) as error:
         log.warning("[Headroom] which encoder made a conditioning is not known: %s", error)
         return []
-
-
-def _encoders_in(file: Path) -> list[Encoder] | None:
-    try:
-        return load(file).encoders
-    except NotUsable:
-        return None
-
-
-def _same(some: list[Encoder], others: list[Encoder]) -> bool:
-    def contents(encoders: list[Encoder]) -> list[str]:
-        return sorted(str(file["content"]) for one in encoders for file in one["files"])
-
-    return contents(some) == contents(others)
 
 
 def _mismatches(loaded: Loaded, name: str, running: Any) -> list[str]:

@@ -64,16 +64,11 @@ def run(
     """Encode `prompts`, or take them from the cache; see encode.encode_to_cpu."""
     prompt_id, node_id, index = _place()
     turn = _turn_at((prompt_id, node_id))
-    more_follow = False
-    try:
-        lookup = turn.reads(cache, graph, node_id)
-        more = index < turn.last_index
-        encoded = encode_to_cpu(clip, prompts, release_encoder, lookup, more)
-        more_follow = more
-        return encoded
-    finally:
-        if not more_follow:
-            _turns.pop((prompt_id, node_id), None)
+    lookup = turn.reads(cache, graph, node_id)
+    more_follow = index < turn.last_index
+    if not more_follow:
+        del _turns[prompt_id, node_id]
+    return encode_to_cpu(clip, prompts, release_encoder, lookup, more_follow)
 
 
 def _place() -> tuple[str | None, str, int]:

@@ -52,15 +52,15 @@ def before_first_request(call: Callable[[], None]) -> None:
         app.on_startup.append(tell)
 
 
-def delay_free(between: Callable[[], AbstractAsyncContextManager[None]]) -> None:
-    """Let POST /free be handled inside of `between()`, without blocking the server.
+def delay_free(turn: AbstractAsyncContextManager[None]) -> None:
+    """Let POST /free be handled inside of `turn`, without blocking the server.
 
     The thread that runs prompts does what it asks for, at once if it is idle. Without this it could
     unload models at the same time as an action of ours.
     """
     async def delayed(request: web.Request, handler: Handler) -> Any:
         if request.method == "POST" and request.path in ("/free", "/api/free"):
-            async with between():
+            async with turn:
                 return await handler(request)
         return await handler(request)
 

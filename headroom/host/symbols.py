@@ -1,8 +1,6 @@
 """Check which symbols of the table in contract.py the running ComfyUI has, with our arguments."""
 
 import ast
-import dis
-import functools
 import importlib
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
@@ -65,27 +63,13 @@ def _fits(module: ModuleType | None, owner: Any, text: str) -> bool:
 
 
 def _is_set(module: ModuleType | None, owner: Any, name: str) -> bool:
-    """Return whether a function of `owner`, a class or a module, sets an attribute `name`."""
+    """Return whether a function of `owner`, a class or a module, has an attribute `name` of an
+    object: such attributes are set when the object is created.
+    """
     return any(
-        name in code.co_names and name in _set_by(code)
+        name in code.co_names
         for place in getattr(owner, "__mro__", [module]) for code in _code_of(vars(place))
     )
-
-
-@functools.cache
-def _set_by(code: CodeType) -> frozenset[str]:
-    """Return the names of the attributes that this code sets, on any object.
-
-    It reads the bytecode itself: `dis.get_instructions` takes 20 ms for the whole table.
-    """
-    found, index = set(), 0
-    for operation, argument in zip(code.co_code[::2], code.co_code[1::2], strict=True):
-        index = index << 8 | argument
-        if operation == dis.opmap["STORE_ATTR"]:
-            found.add(code.co_names[index])
-        if operation != dis.opmap["EXTENDED_ARG"]:
-            index = 0
-    return frozenset(found)
 
 
 def _code_of(names: Mapping[str, Any]) -> Iterator[CodeType]:

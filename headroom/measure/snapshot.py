@@ -105,10 +105,10 @@ class Snapshot:
         return tuple(device for device in self.devices if device.in_use)
 
     @property
-    def device_with_least_room(self) -> DeviceMemory | None:
-        """The device in use on which the next tensor fails first; None if not known."""
-        told = [(d.room_bytes, d) for d in self.in_use if d.room_bytes is not None]
-        return min(told, key=lambda pair: pair[0], default=(0, None))[1]
+    def least_room_bytes(self) -> int | None:
+        """The room on the device in use on which the next tensor fails first; None: not known."""
+        return min((room for device in self.in_use if (room := device.room_bytes) is not None),
+                   default=None)
 
 
 def snapshot() -> Snapshot:

@@ -195,11 +195,6 @@ def things_in(
         level = below
 
 
-def _weights_of_patcher(patcher: Any) -> list[Any]:
-    """Return the model of a patcher, which a pack may move itself and ComfyUI then never loads."""
-    return [attribute(patcher, "model")]
-
-
 def _way(
     kind: type, packs: Collection[str], wanted: tuple[type, ...]
 ) -> Way | Callable[[Any], Iterable[Any]]:
@@ -213,7 +208,7 @@ def _way(
             return inside
     if issubclass(kind, type):
         return "class"
-    if callable(attribute(kind, "is_clone")):
-        return _weights_of_patcher
+    if callable(attribute(kind, "is_clone")):  # a pack may move a patcher's model itself
+        return lambda patcher: [attribute(patcher, "model")]
     is_of_host = kind.__module__ not in packs and kind.__module__.split(".")[0] in _HOST
     return "nowhere" if is_of_host else "fields"

@@ -11,7 +11,7 @@ from ..base.said import said
 from ..base.tensors import bytes_on, module_bytes
 from ..host.adapter import current_host
 from .find import FoundModel
-from .unmanaged import has_offload_hook, is_shell, offload_pipeline, restore_on_use
+from .unmanaged import has_offload_hook, is_shell, move_away, offload_pipeline
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,7 @@ def _unload(model: FoundModel) -> Unloaded:
 def _move(model: FoundModel) -> str:
     if model.kind == "pipeline":
         return offload_pipeline(model.handle)
-    if not has_offload_hook(model.handle):
-        restore_on_use(model.handle)
-        model.handle.to("cpu")
+    move_away(model.handle)
     return said("moved with .to('cpu')")
 
 

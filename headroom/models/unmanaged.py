@@ -34,14 +34,14 @@ def offload_pipeline(pipeline: Any) -> str:
             release(*loaded)
             steps.append(said("its own {name}", name=name))
             break
-    moved = [name for name, part in pipeline_modules(pipeline).items() if _move(part)]
+    moved = [name for name, part in pipeline_modules(pipeline).items() if move_away(part)]
     if moved:
         steps.append(said(".to('cpu') for {parts}", parts=", ".join(moved)))
     return joined(", ", steps)
 
 
-def _move(module: torch.nn.Module) -> bool:
-    """Move one component if it still holds device memory and no library manages it."""
+def move_away(module: torch.nn.Module) -> bool:
+    """Move a module to the CPU if it still has device memory and no library manages it."""
     if has_offload_hook(module) or is_shell(module) or not any(
             name != "cpu" for name in module_bytes([module])):
         return False

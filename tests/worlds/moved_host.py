@@ -197,7 +197,6 @@ def main():
     place = begin()
     contract = sys.modules[f"{NAME}.headroom.host.contract"]
     broken = sys.modules[f"{NAME}.headroom.host.symbols"].broken
-    # This also keeps what each function of ComfyUI sets, for all forks.
     found = [broken(table) for table in contract.CONTRACT.values()]
     lacks = [sum((one[kind] for one in found), []) for kind in (0, 1)]
     told = Path(FOLDER, ANSWERS).open("w")
@@ -215,7 +214,8 @@ def main():
                     case["?" in path + member].append(feature)
     groups = {}
     for (path, bare, instead), (needed, asked_for) in cases.items():
-        if ONLY and f"{path}.{bare}" not in ONLY or bare and not is_there(path, bare):
+        is_call = (path, bare, otherwise) in cases
+        if ONLY and f"{path}.{bare}" not in ONLY or bare and not is_there(path, bare, is_call):
             continue
         # With other parameters it costs the features too that only ask for it.
         costs = frozenset(needed if instead is None else [*needed, *asked_for])

@@ -43,11 +43,12 @@ def hide(path, name, instead=None):
     return True
 
 
-def is_there(path, name):
+def is_there(path, name, is_call):
     """Whether this ComfyUI has it: what it lacks anyway needs no hiding."""
     symbols = sys.modules[f"{NAME}.headroom.host.symbols"]
     module, owner = symbols._find(path)
-    return owner is not None and (hasattr(owner, name) or symbols._is_set(module, owner, name))
+    return owner is not None and (
+        hasattr(owner, name) or not is_call and symbols._is_set(module, owner, name))
 
 
 def otherwise(*, moved):

@@ -113,6 +113,7 @@ def test_a_part_of_a_limit_that_cannot_be_kept_is_reported(world, monkeypatch):
 
 def test_a_limit_above_the_card_changes_nothing_and_the_log_says_so_once(world, caplog):
     limit = Limit({VARIABLE: "8000"}, {}, "linux")
+    base._ceilings[str(CARD)] = base.Ceiling(10 * GIB, 10 * GIB, 10 * GIB)  # of an earlier limit
     for _ in range(2):
         limit.before_prompt()
     assert held() is None
@@ -120,6 +121,17 @@ def test_a_limit_above_the_card_changes_nothing_and_the_log_says_so_once(world, 
     assert texts(limit) == [sentence]
     assert [one.getMessage() for one in caplog.records] == [
         f"[Headroom] VRAM limit 8000 GiB: {sentence}"]
+
+
+def test_of_two_different_cards_dynamic_vram_keeps_the_limit_of_the_first(world, monkeypatch):
+    world.dynamic_vram = True
+    monkeypatch.setattr(module, "devices_in_use", lambda: [CARD, torch.device("cuda", 1)])
+    monkeypatch.setattr(module, "measure_device", lambda device: DeviceMemory(
+        str(device), "Card", (24 - 8 * device.index) * GIB, 16 * GIB, 0, 0, 0,
+        ceiling=base.ceiling_of(device)))
+    limit = Limit({VARIABLE: "10"}, {}, "linux")
+    limit.apply()
+    assert texts(limit) == ["dynamic VRAM has one value for all cards: it is that of cuda:0"]
 
 
 def test_a_server_on_the_cpu_says_that_nothing_can_be_limited(world, monkeypatch):

@@ -67,22 +67,14 @@ def test_objects_that_raise_for_every_attribute_pass_through(raises):
     hostile = raises()
     done = to_cpu({"hostile": hostile, "tensor": torch.ones(2)})
     assert done.value["hostile"] is hostile and done.tensors == 1
-    assert done.left == [f"value['hostile']: of class {raises.__name__}, passed on unchanged"]
+    assert done.left == [f"{raises.__name__}, passed on unchanged"]
 
 
 def test_a_container_that_cannot_be_copied_passes_through_and_is_named():
     original = [Uncopyable([torch.ones(2)])]
     done = to_cpu(original)
     assert done.value[0] is original[0]
-    assert done.left == ["value[0]: of class Uncopyable, passed on unchanged"]
-
-
-def test_long_keys_and_long_paths_are_shortened():
-    value = Raises()
-    for _ in range(100):
-        value = {"k" * 100_000: value}
-    (sentence,) = to_cpu(value).left
-    assert len(sentence) < 600 and sentence.startswith("value['kkk")
+    assert done.left == ["Uncopyable, passed on unchanged"]
 
 
 # ---------------------------------------------------------------- any structure at all

@@ -144,7 +144,7 @@ def test_code_that_runs_between_actions_runs_beside_none_of_them():
     order = []
 
     async def free():
-        async with gate.between_actions():
+        async with gate.turn:
             order.append("free begins")
             await asyncio.sleep(0.02)
             order.append("free ends")

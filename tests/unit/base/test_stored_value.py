@@ -104,7 +104,6 @@ def nested(depth):
 @pytest.mark.parametrize(("value", "text"), [
     (contains_itself(), "contains itself"), (nested(20_000), "too deeply"),
     ([torch.ones(1) for _ in range(10_001)], "10,000 tensors"),
-    ([10**5000], "no safe form"), ({10**5000: 1}, "no safe form"),
     ([[torch.ones(1), {"hooks": object()}]], r"value\[0\]\[1\]\['hooks'\] is a object"),
     ([torch.ones(2).to_sparse()], "safetensors cannot store"),
     ([torch.ones(2, dtype=torch.complex64)], "safetensors cannot store"),

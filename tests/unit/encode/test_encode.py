@@ -188,6 +188,7 @@ def test_nothing_is_kept_after_the_run_or_into_the_next_prompt(host, lookup):
     host.at(0, "prompt 2")
     encode_turn.wanted_inputs({}, None, ["b"], "off")
     assert encode_turn._turn_at(("prompt 2", "7")).lookup is None
+    assert list(encode_turn._turns) == [("prompt 2", "7")]
 
 
 def test_a_failed_run_keeps_nothing(host):

@@ -17,25 +17,24 @@ def device(name, free, **changes):
 
 
 def least(*devices):
-    found = Snapshot(devices, 0, 0).device_with_least_room
-    return found and found.device
+    return Snapshot(devices, 0, 0).least_room_bytes
 
 
 def test_the_fullest_device_decides_wherever_it_stands():
     first, second = device("cuda:0", 7000), device("cuda:1", 356)
-    assert least(first, second) == least(second, first) == "cuda:1"
+    assert least(first, second) == least(second, first) == 356 * MIB
 
 
 def test_memory_that_torch_or_dynamic_vram_would_give_up_is_room():
     cached = device("cuda:0", 100, allocated_bytes=0)
     pages = device("cuda:1", 200, dynamic_bytes=3000 * MIB)
     assert (cached.room_bytes, pages.room_bytes) == (1100 * MIB, 3200 * MIB)
-    assert least(cached, pages, device("cuda:2", 1000)) == "cuda:2"
+    assert least(cached, pages, device("cuda:2", 1000)) == 1000 * MIB
 
 
 def test_a_device_that_this_process_does_not_use_decides_nothing():
     others = device("cuda:1", 10, in_use=False, allocated_bytes=0, reserved_bytes=0)
-    assert least(device("cuda:0", 7000), others) == "cuda:0"
+    assert least(device("cuda:0", 7000), others) == 7000 * MIB
 
 
 def test_without_a_figure_there_is_no_such_device():
