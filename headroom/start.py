@@ -116,7 +116,7 @@ def _start() -> None:
     ram = RamWatch(gate, host_server.event_loop(), host_server.prompts_in_queue,
                    wanted_bytes(os.environ, settings), ram_stop.stop)
     peaks, limit = KeptPeaks(), Limit(os.environ, settings)
-    metrics = Metrics(partial(gauges, host_server.queue_lengths))
+    metrics = Metrics(partial(gauges, host_server.queue_lengths), rescue.facts)
 
     steady_limit = Steady("the VRAM limit could not be set; the server continues")
     hold_limit = partial(steady_limit.call, limit.before_prompt)

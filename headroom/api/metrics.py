@@ -4,7 +4,7 @@
 requests pays nothing. Names and labels: docs/monitoring.md.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,10 +17,10 @@ from ..measure.journal import Action, EmbeddingReads, Entry, OomAttempt, listen
 from ..measure.snapshot import DeviceMemory, snapshot
 from ..models.loaded import loaded_models
 from ..record.run import Run
-from ..record.run_json import error_json
 
 MAX_CLASSES = 200
 OTHER = "other"
+MAX_FAILED = 1000
 PEAK_BUCKETS_MIB = (
     256, 512, 1024, 2048, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152, 81920,
 )
@@ -74,13 +74,18 @@ def gauges(queue_lengths: Callable[[], tuple[int, int]]) -> Iterator[Any]:
 class Metrics:
     """The page of GET /headroom/metrics; it counts from its first request on.
 
-    `collect` returns the present figures, as `gauges` does.
+    `collect` returns the present figures, as `gauges` does, `failure_of` what the rescue knows of a
+    failed prompt: {"failure": {"class_type": …}} if it ran out of memory.
     """
 
-    def __init__(self, collect: Callable[[], Any]) -> None:
+    def __init__(
+        self, collect: Callable[[], Any], failure_of: Callable[[str], dict[str, Any]]
+    ) -> None:
         self.collect = collect  # the library calls it for the present figures
+        self._failure_of = failure_of
         self._client: Any = None  # the library, after the first request
         self._classes: set[str] = set()  # of nodes, that have a label of their own
+        self._failed: deque[str] = deque(maxlen=MAX_FAILED)
 
     def page(self, catch_up: Callable[[], None]) -> tuple[bytes, str]:
         """Return the page and its content type. Raises Refused without prometheus-client.
@@ -90,6 +95,7 @@ class Metrics:
         if self._client is None:
             self._begin()
         catch_up()
+        self._count_failures()
         return self._client.generate_latest(self._registry), self._client.CONTENT_TYPE_LATEST
 
     def _begin(self) -> None:
@@ -134,10 +140,8 @@ class Metrics:
         if self._client is None:
             return
         self._runs.labels(run.status).inc()
-        if run.error is not None:
-            told = error_json(run, run.error)
-            if told["means"] is not None and told["means"]["retry"]:  # it ran out of memory
-                self._oom.labels(self._label(told["class_type"])).inc()
+        if run.status == "error":
+            self._failed.append(run.prompt_id)
         for record in run.nodes.records.values():
             peak = record.peaks[run.fullest] if record.peaks and record.spans else None
             if peak is not None:
@@ -158,3 +162,10 @@ class Metrics:
         elif isinstance(entry, EmbeddingReads):
             self._embeddings.labels("cache").inc(entry.read)
             self._embeddings.labels("encoder").inc(entry.encoded)
+
+    def _count_failures(self) -> None:
+        """Count the prompts that ended in an out-of-memory error, as the rescue knows them."""
+        while self._failed:
+            failure = self._failure_of(self._failed.popleft()).get("failure")
+            if failure:
+                self._oom.labels(self._label(failure.get("class_type"))).inc()

@@ -95,7 +95,7 @@ def answers(device, free_bytes):
     """{(method, path, body): (status, text)} of every route, on a server of this device."""
     host, found = Host(device=device, free_bytes=free_bytes), recorder()
     advisor = Advisor(found, lambda prompt_id: {}, mock.Mock())
-    metrics = Metrics(lambda: gauges(lambda: (0, 0)))
+    metrics = Metrics(lambda: gauges(lambda: (0, 0)), lambda prompt_id: {})
     routes = Routes(found, Gate(lambda: False, lambda: True), lambda: (0, 0), lambda _: {}, metrics,
                     advisor.advice, advisor.more_of, KeptPeaks(),
                     KeptQueue(None, Path(), "off"), Limit({}), advisor.estimate)
