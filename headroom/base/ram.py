@@ -81,6 +81,15 @@ def is_ram_disk(folder: Path, root: Path = Path("/")) -> bool:
                and line.partition(" - ")[2].startswith(("tmpfs ", "ramfs ")) for line in mounts)
 
 
+def ram_pressure(root: Path = Path("/")) -> float | None:
+    """Return in how many percent of the last 10 s a task waited for RAM; None: not known."""
+    try:
+        some = (root / "proc/pressure/memory").read_text().splitlines()[0]
+        return float(some.split("avg10=")[1].split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 def python_heap_bytes() -> int | None:
     """Return the bytes in which Python stores its objects of up to 512 bytes; None: not known.
 

@@ -20,7 +20,7 @@ from ..base import private_file
 from ..base.cgroup import cgroup_memory
 from ..base.device import MIB, in_mib
 from ..base.living import living
-from ..base.ram import python_heap_bytes, swap_bytes
+from ..base.ram import python_heap_bytes, ram_pressure, swap_bytes
 from ..base.tensors import module_tensors, storages
 from ..host.adapter import current_host
 from ..host.borrowed import borrowed
@@ -66,6 +66,7 @@ def _parts(now: Snapshot, host: Any, patchers: list[Any]) -> Part:
             (now.rss_bytes - (files or 0) - (heap or 0)) / MIB - named, 3)),
         "swap_used_mib": in_mib(swap_used), "swap_total_mib": in_mib(swap_total),
         "limit_mib": None if group is None else in_mib(group.limit),
+        "pressure_percent": ram_pressure(),
     }
 
 

@@ -156,3 +156,7 @@ def test_the_copy_that_a_dynamic_model_keeps_for_hooks_is_a_model_too(pack, monk
 
 def test_where_the_kernel_tells_nothing_the_figures_are_null_and_not_zero(tmp_path):
     assert held._resident_files(tmp_path) is None and held._file_ranges(tmp_path) == []
+    assert held.ram_pressure(tmp_path) is None
+    (tmp_path / "proc/pressure").mkdir(parents=True)
+    (tmp_path / "proc/pressure/memory").write_text("some avg10=12.50 avg60=1.00 total=9\n")
+    assert held.ram_pressure(tmp_path) == 12.5
