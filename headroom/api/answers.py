@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from aiohttp import web
 
 from ..base.said import NotKnown, Refused, Said, said, said_json, sentence_of
-from .requests import BadRequest
+from .requests import MAX_BODY_BYTES, BadRequest
 
 log = logging.getLogger("headroom")
 
@@ -15,13 +15,19 @@ MAX_SENTENCE = 600
 SENTENCES = (NotKnown, Refused, ValueError)
 
 
-async def body_of(request: web.Request) -> bytes:
-    """Return the body; BadRequest if it is broken. ComfyUI has a limit of its own for all."""
+async def body_of(request: web.Request, most_bytes: int = MAX_BODY_BYTES) -> bytes:
+    """Return the body; BadRequest if it is broken or far too large."""
+    body = bytearray()
     try:
-        return bytes(await request.read())
+        async for chunk in request.content.iter_any():
+            body += chunk
+            if len(body) > most_bytes:
+                raise BadRequest(said("Expected a request of at most {most} KiB, but this one is "
+                                      "larger.", most=most_bytes // 1024))
     except web.RequestPayloadError as error:
         raise BadRequest(said("Expected a body as the request's headers announce it, but it ends "
                               "early or is encoded in another way.")) from error
+    return bytes(body)
 
 
 async def answered(work: Awaitable[web.Response]) -> web.Response:

@@ -13,6 +13,8 @@ from ..base.said import said
 
 QUEUE_ACTIONS = ("queue again", "discard")
 MAX_RUNS_ASKED = 50
+MAX_BODY_BYTES = 64 * 1024
+MAX_PROMPT_BYTES = 8 * 1024 * 1024
 _GIB = re.compile(r"[0-9]{1,4}(\.[0-9]+)?")
 MAX_DIGITS = 12  # of a number of MiB
 WHOLE_MIB = "a whole number of MiB, 0 or more"

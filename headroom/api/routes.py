@@ -29,6 +29,7 @@ from .gate import Gate
 from .memory_now import MemoryNow
 from .metrics import Metrics
 from .ready import readiness
+from .requests import MAX_BODY_BYTES, MAX_PROMPT_BYTES
 
 Handler = Callable[[Request], Awaitable[Response]]
 Done = TypeVar("Done")
@@ -86,7 +87,7 @@ class Routes:
             ("GET", "/headroom/bug-report", get(self._bug_report)),
             ("GET", "/headroom/queue", get(lambda _: json_response(self.queues.left()))),
             ("GET", "/headroom/limit", get(lambda _: json_response(self.limit.as_json()))),
-            ("POST", "/headroom/estimate", post(self._estimated)),
+            ("POST", "/headroom/estimate", post(self._estimated, MAX_PROMPT_BYTES)),
             ("POST", "/headroom/purge", self._act(requests.purge_request, _purge)),
             ("POST", "/headroom/offload", self._act(requests.offload_request, _offload)),
             ("POST", "/headroom/rescue", post(
@@ -103,11 +104,11 @@ class Routes:
         """Return a handler that does `work` in a thread; there it also makes the body."""
         return _handler(lambda request: self._in_thread(partial(work, request)))
 
-    def _post(self, work: Callable[[bytes], Response]) -> Handler:
+    def _post(self, work: Callable[[bytes], Response], most_bytes: int = MAX_BODY_BYTES) -> Handler:
         """Return a handler that reads the request's body, and does `work` in a thread."""
 
         async def handled(request: Request) -> Response:
-            return await self._in_thread(partial(work, await body_of(request)))
+            return await self._in_thread(partial(work, await body_of(request, most_bytes)))
 
         return _handler(handled)
 

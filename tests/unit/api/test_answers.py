@@ -132,10 +132,19 @@ LONG = "m" * 60_000
     ("reserve", {}),
     ("estimate", {}),
     ("estimate", {"prompt": [LONG]}),
+    ("estimate", {"prompt": {"1": "m" * (9 * 2**20)}}),
 ])
 def test_long_input_is_not_repeated_in_the_answer(path, body):
     [(status, answer)] = asked(("POST", f"/headroom/{path}", json.dumps(body)))
     assert status == 400 and len(answer["error"]) < 400
+
+
+def test_95_mib_are_refused_with_a_sentence_and_the_server_goes_on():
+    huge = json.dumps({"model": "m" * (95 * 2**20)})
+    answers = asked(("POST", "/headroom/offload", huge), ("GET", "/headroom/runs", None))
+    assert answers[0][0] == 400 and "64 KiB" in answers[0][1]["error"]
+    assert_is_a_sentence(answers[0][1])
+    assert answers[1] == (200, {"runs": []})
 
 
 HOSTILE_BODIES = [
