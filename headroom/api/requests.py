@@ -8,7 +8,6 @@ from typing import Any, get_args
 from ..actions.offload import Scope, Target
 from ..actions.purge import Unload
 from ..base.ceiling import EXPECTED
-from ..base.inputs import shown
 from ..base.said import said
 
 QUEUE_ACTIONS = ("queue again", "discard")
@@ -67,7 +66,7 @@ def estimate_request(body: bytes) -> dict[str, Any]:
             isinstance(node, dict) and "class_type" in node for node in prompt.values()):
         raise BadRequest(said(
             "Expected a workflow in API format with nodes in it as `prompt`, but got {given}.",
-            given=shown(prompt)))
+            given=_shown(prompt)))
     return prompt
 
 
@@ -114,7 +113,7 @@ def into_gib_asked(query: Mapping[str, str]) -> float | None:
     if not _GIB.fullmatch(given) or not 0 < float(given):
         raise BadRequest(said(
             "Expected `into_gib` to be a size in GiB such as 8 or 7.5, more than 0 and less than "
-            "10000, but got {given}.", given=shown(given)))
+            "10000, but got {given}.", given=_shown(given)))
     return float(given)
 
 
@@ -124,11 +123,11 @@ def _fields(body: bytes, *known: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise BadRequest("Expected a JSON object as the body, but it is not JSON.") from error
     if not isinstance(fields, dict):
-        raise BadRequest(f"Expected a JSON object as the body, but got {shown(fields)}.")
+        raise BadRequest(f"Expected a JSON object as the body, but got {_shown(fields)}.")
     unknown = next((name for name in fields if name not in known), None)
     if unknown is not None:
         expected = f"only the keys {', '.join(known)}" if known else "no keys"
-        raise BadRequest(f"Expected {expected}, but got {shown(unknown)}.")
+        raise BadRequest(f"Expected {expected}, but got {_shown(unknown)}.")
     return fields
 
 
@@ -139,7 +138,7 @@ def _field(
     """Return a value of a request, or `otherwise` if it is left out."""
     value = fields.get(name, otherwise)
     if not is_right(value):
-        raise BadRequest(f"Expected `{name}` to be {expected}, but got {shown(value)}.")
+        raise BadRequest(f"Expected `{name}` to be {expected}, but got {_shown(value)}.")
     return value
 
 
@@ -159,3 +158,9 @@ def _count(fields: dict[str, Any], name: str) -> int:
 
 def _are_words(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _shown(value: Any) -> str:
+    """Return a sender's value as a short text."""
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
