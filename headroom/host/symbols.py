@@ -63,8 +63,8 @@ def _fits(module: ModuleType | None, owner: Any, text: str) -> bool:
 
 
 def _is_set(module: ModuleType | None, owner: Any, name: str) -> bool:
-    """Return whether a function of `owner`, a class or a module, has an attribute `name` of an
-    object: such attributes are set when the object is created.
+    """Return whether a function of `owner`, a class or a module, uses an attribute of this name:
+    objects get such attributes only when they are created.
     """
     return any(
         name in code.co_names
