@@ -90,7 +90,8 @@ def _frames(run: Run, graph: Graph | None, peak: int) -> Iterator[Part]:
         if kind is None or "IMAGE" not in kind.outputs:
             continue  # it decodes sound
         sizes = [found for above in graph.above(info.node_id)
-                 if (found := size_of(graph, graph.nodes[above]["inputs"])) and found.frames_said]
+                 if (found := size_of(graph, graph.nodes[above]["inputs"]))
+                 and found.is_said and found.frames_said]
         size = sizes[-1] if sizes else Size()
         frames = size.pictures * size.frames
         size_bytes = size.width * size.height * frames * CHANNELS * FLOAT32

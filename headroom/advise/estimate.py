@@ -5,6 +5,7 @@ headers of the model files, and a rule of thumb for what computing needs.
 """
 
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from pathlib import PureWindowsPath
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ VIDEO_BYTES_A_PIXEL = 400  # and frame
 SIDE = 1024  # if no node has a size
 FRAMES = ("length", "frames", "num_frames", "video_frames", "video_length")
 UNSAID_FRAMES = 121  # of a video, if another node computes how many
+USES = attrgetter("working_bytes")  # of a Size
 PATCHED = frozenset({"MODEL", "CLIP"})
 UNKNOWN = {
     "missing": "Not all of its models are known: it needs more than {low_mib}, and {room_mib} are "
@@ -61,7 +63,7 @@ class Model(NamedTuple):
 
 
 class Size(NamedTuple):
-    """The largest picture or video that the nodes name. `frames_said`: not computed by a node."""
+    """The largest picture or video that the nodes name; `…_said`: no node computes it."""
 
     width: int = SIDE
     height: int = SIDE
@@ -142,17 +144,18 @@ def _models(graph: Graph, nodes: list[str]) -> tuple[list[Model], list[str]]:
 
 def _is_outside(name: str) -> bool:
     """Whether a name is a full path, or leads out of its folder, on any system."""
-    path = PureWindowsPath(name)
-    return bool(path.anchor) or ".." in path.parts
+    return bool((path := PureWindowsPath(name)).anchor) or ".." in path.parts
 
 
 def _size(graph: Graph, nodes: list[str]) -> Size:
     sizes = [size for one in nodes if (size := size_of(graph, graph.nodes[one]["inputs"]))]
-    return max(sizes, key=lambda size: size.working_bytes, default=Size())
+    size = max((one for one in sizes if one.is_said), key=USES, default=Size())
+    return max([size, *(one._replace(width=size.width, height=size.height, is_said=size.is_said)
+                        for one in sizes if not one.is_said)], key=USES)
 
 
 def size_of(graph: Graph, inputs: Mapping[str, Any]) -> Size | None:
-    """Return the size of what a node makes, by its inputs; None if they name no size."""
+    """Return the size of what a node makes, by its inputs; None if they have none."""
     if isinstance(listed := inputs.get("sizes"), str):  # Size Sorter's
         try:
             return Size(*max(parse_sizes(listed), key=lambda one: one.width * one.height),
@@ -161,13 +164,14 @@ def size_of(graph: Graph, inputs: Mapping[str, Any]) -> Size | None:
             return None
     width, height, pictures = (
         _count(graph, inputs.get(name)) for name in ("width", "height", "batch_size"))
-    if not width or not height:
+    is_said = bool(width and height)
+    if not is_said and not (is_link(inputs.get("width")) and is_link(inputs.get("height"))):
         return None
     told = next((inputs[name] for name in FRAMES if name in inputs), 1)
     frames = _count(graph, told)
     is_unsaid = is_link(told) and not frames
-    return Size(width, height, pictures or 1, UNSAID_FRAMES if is_unsaid else frames or 1, True,
-                not is_unsaid)
+    return Size(width or SIDE, height or SIDE, pictures or 1,
+                UNSAID_FRAMES if is_unsaid else frames or 1, is_said, not is_unsaid)
 
 
 def _count(graph: Graph, value: Any) -> int:
@@ -197,20 +201,18 @@ def _by_headers(models: list[Model], size: Size) -> tuple[int, int, list[Said]]:
 
 
 def _about(size: Size) -> Said:
-    values = {"width": size.width, "height": size.height,
-              "working_mib": size.working_bytes / MIB}
-    if not size.is_said:
-        return said("No node says a size: for a picture of {width} × {height} computing takes up "
-                    "to {working_mib}.", **values)
-    if not size.frames_said:
-        return said("Another node computes how many frames of {width} × {height} there are: for "
-                    "{frames} of them computing takes up to about {working_mib}.",
-                    frames=size.frames, **values)
+    values = {**size._asdict(), "working_mib": size.working_bytes / MIB}
+    if not size.is_said and size.frames == 1:
+        return said("No node says the size of a picture: for {pictures} of {width} × {height} "
+                    "computing takes up to {working_mib}.", **values)
+    if not (size.is_said and size.frames_said):
+        return said("Another node computes the size or the number of frames: for {frames} frames "
+                    "of {width} × {height} computing takes up to about {working_mib}.", **values)
     if size.frames > 1:
         return said("For {frames} frames of {width} × {height} computing takes up to about "
-                    "{working_mib}.", frames=size.frames, **values)
+                    "{working_mib}.", **values)
     return said("For {pictures} × {width} × {height} computing takes up to about {working_mib}.",
-                pictures=size.pictures, **values)
+                **values)
 
 
 def _verdict(

@@ -96,13 +96,13 @@ def _free(last: Failure, now: Snapshot) -> str:
 
 def _held(lack: Lack) -> str:
     """Return a sentence about the memory that the failed call itself held; empty if not known."""
-    if not (lack.is_too_much and lack.need_bytes and lack.room_bytes):
+    if not (lack.is_too_much and lack.need_bytes and lack.room_bytes) or lack.held_bytes is None:
         return ""
     return said(
         "Without its weights the call held {held_mib} at that time, the free pieces between its "
         "tensors included. It needs {need_mib} or more, and {room_mib} can be free for it.",
-        held_mib=(lack.need_bytes - (lack.asked_bytes or 0)) / MIB,
-        need_mib=lack.need_bytes / MIB, room_mib=lack.room_bytes / MIB)
+        held_mib=lack.held_bytes / MIB, need_mib=lack.need_bytes / MIB,
+        room_mib=lack.room_bytes / MIB)
 
 
 def _first_error(first: Failure) -> str:

@@ -25,12 +25,12 @@ _INDEX = re.compile(r"\bGPU (\d+)\b|\bdevice (\d+)\b", re.IGNORECASE)
 class Lack:
     """What a failed call lacked on `device` (None: RAM, or not known). Bytes are None if not known.
 
-    `need_bytes`: what the call held and what it asked for, together. `room_bytes`: what a repeated
-    call can use. `garbage_bytes`: freed after the failure, though the call did not hold them.
-    `stuck_bytes`: pages of dynamic VRAM that were not freed for the failed call. `buffers_bytes`:
-    the part of `need_bytes` in buffers that stream weights. `is_certain`: beside the tensors that
-    the call held there is no room for what it asked for, even without fragmentation. `is_last`: no
-    attempt follows the next one.
+    `held_bytes`: what the call held. `need_bytes`: that and what it asked for, together, or
+    ComfyUI's estimate if that is more. `room_bytes`: what a repeated call can use. `garbage_bytes`:
+    freed after the failure, though the call did not hold them. `stuck_bytes`: pages of dynamic VRAM
+    that were not freed for the failed call. `buffers_bytes`: the part of `need_bytes` in buffers
+    that stream weights. `is_certain`: beside the tensors that the call held there is no room for
+    what it asked for, even without fragmentation. `is_last`: no attempt follows the next one.
     """
 
     where: Where
@@ -44,6 +44,7 @@ class Lack:
     buffers_bytes: int = 0
     is_certain: bool = False
     is_last: bool = False
+    held_bytes: int | None = None
 
     @property
     def is_too_much(self) -> bool:
@@ -100,6 +101,7 @@ def lack_of(failure: Failure, used: Sequence[torch.device], clean: Snapshot) -> 
     return Lack(
         failure.where, device, asked, asked - left, asked + own, room, max(0, freed - own),
         full.dynamic_bytes or 0, failure.buffers_bytes, _is_certain(asked, full, now, room),
+        held_bytes=own,
     )
 
 

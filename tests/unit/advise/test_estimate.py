@@ -147,7 +147,22 @@ def test_frames_that_a_node_holds_are_counted_and_computed_ones_are_assumed_and_
     assert held["size"]["frames"] == 33 and held["size"]["frames_said"]
     computed = of_length(class_type="ComfyMathExpression", inputs={"expression": "a * b"})
     assert computed["size"]["frames"] == 121 and not computed["size"]["frames_said"]
-    assert "Another node computes how many frames" in texts(computed)
+    assert "Another node computes the size or the number of frames" in texts(computed)
+
+
+def test_frames_of_a_video_are_counted_where_another_node_computes_its_width_and_height(registry):
+    sides = {"width": ["n", 0], "height": ["n", 1]}
+    video = {"class_type": "EmptyLTXVLatentVideo", "inputs": {**sides, "length": 97}}
+    prompt = {**PROMPT, "5": video, "n": {"class_type": "GetImageSize", "inputs": {}}}
+    found = of(prompt, registry)
+    assert found["size"]["frames"] == 97 and not found["size"]["is_said"]
+    assert "computes the size or the number of frames: for 97 frames" in texts(found)
+    image = {"class_type": "EmptyImage", "inputs": {"width": 640, "height": 384}}
+    said = of({**prompt, "n": {**image}}, registry)  # the node that they come from says it
+    assert "For 97 frames of 640 × 384" in texts(said)
+    del video["inputs"]["length"]
+    assert "No node says the size of a picture: for 1 of 1024 × 1024" in texts(
+        of(prompt, registry))
 
 
 def test_a_lora_and_a_node_that_no_output_needs_are_not_needed_at_once(registry, tmp_path):

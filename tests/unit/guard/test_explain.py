@@ -59,11 +59,13 @@ def test_the_error_says_what_was_asked_for_what_was_free_and_what_was_tried():
 
 
 def test_where_the_call_itself_holds_the_rest_the_error_says_so():
-    lack = Lack("device", None, 3 * GIB, GIB, 8 * GIB, 7 * GIB)
+    lack = Lack("device", None, 3 * GIB, GIB, 8 * GIB, 7 * GIB, held_bytes=5 * GIB)
     held = ("Without its weights the call held 5,120.0 MiB at that time, the free pieces between "
             "its tensors included. It needs 8,192.0 MiB or more, "
             "and 7,168.0 MiB can be free for it.")
     assert held in text_of(lack=lack)
+    estimated = text_of(lack=lack.at_least(12 * GIB))  # it is no measurement
+    assert "the call held 5,120.0 MiB" in estimated and "needs 12,288.0 MiB or more" in estimated
     assert "Without its weights" not in text_of(lack=replace(lack, missing_bytes=0))
     assert "Without its weights" not in text_of()
 
