@@ -157,6 +157,21 @@ def test_a_recovery_repeats_nothing_in_vain_and_leaves_nothing_behind(device):
     assert with_room(device) == before
 
 
+@pytest.mark.parametrize("started", ["newest, default"], indirect=True)
+def test_pages_of_a_layer_whose_buffer_found_no_room_do_not_stay_pinned(device):
+    """The text encoder's largest layer: 3 pages of 32 MiB, and 72 MiB to cast it."""
+    graph, checkpoint, latent = sampled(seed=3)
+    graph.add("ProbeTensor", value=graph.add("VAEDecode", samples=latent, vae=checkpoint[2]))
+    for text in ("first", "second"):
+        encoder = next(one for one in graph.prompt.values()
+                       if one["class_type"] == "CLIPTextEncode")
+        encoder["inputs"]["text"] = text
+        device.set_capacity(150)
+        device.client.run(graph.prompt, extra_data={"headroom": {"guard": True}})
+        device.client.post_when_idle("/headroom/purge", {})
+        assert device.driver.device().handle_bytes == 0
+
+
 def eight_pictures(seed, guarded):
     """A graph of eight pictures of 512 pixels, with every model guarded or none."""
     graph = Graph()
