@@ -96,9 +96,9 @@ def unpin_pages(model: Any) -> None:
     deleted neither unloading it nor the pager frees them then: up to the size of its largest layer.
     """
     for pages in getattr(model, "dynamic_vbars", {}).values():
-        residency = getattr(pages, "get_residency", None)
-        for _ in range(_MOST_PINS if residency is not None else 0):
-            if not any(page & _PINNED for page in residency()):
+        can_ask = hasattr(pages, "get_residency")
+        for _ in range(_MOST_PINS if can_ask else 0):
+            if not any(page & _PINNED for page in pages.get_residency()):
                 break
             pages.unpin(pages.base_addr, pages.max_size)  # takes one pin from each page
 
