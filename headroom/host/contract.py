@@ -18,7 +18,9 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
             "?TOTAL_PINNED_MEMORY",
         ),
         "comfy.model_management.LoadedModel": ("model", "device"),
-        "comfy.model_patcher": ("ModelPatcher", "model_loaded_weight_memory"),
+        "comfy.model_patcher": (
+            "ModelPatcher", "model_loaded_weight_memory", "?dynamic_vbars",
+        ),
         "comfy.model_patcher.ModelPatcher": (
             "model", "load_device", "offload_device", "loaded_size()", "model_size()",
             "_load_list()", "get_nested_additional_models()", "model_patches_models()",
@@ -26,6 +28,9 @@ CONTRACT: Mapping[str, Mapping[str, Iterable[str]]] = {  # feature -> owner -> w
         ),
         "?comfy.model_patcher.ModelPatcherDynamic": (
             "non_dynamic_delegate_model", "get_non_dynamic_delegate()", "detach()",
+        ),
+        "?comfy_aimdo.model_vbar.ModelVBAR": (
+            "base_addr", "max_size", "unpin(_, _)", "?get_residency()",
         ),
         "?comfy.ldm.hidream_o1.model.HiDreamO1Transformer": ("clear_kv_cache()",),
         "?comfy.ldm.ace.lyric_encoder.EspnetRelPositionalEncoding": ("extend_pe(_)",),

@@ -180,6 +180,7 @@ def return_strays(patchers: Iterable[Any] | None = None) -> None:
             strays.put_patches_away(patcher)
             strays.put_bypassed_away(patcher)
             if is_dynamic(patcher):
+                strays.unpin_pages(patcher.model)
                 strays.bring_back(patcher)
                 strays.bring_back_copy(patcher, loaded)
 

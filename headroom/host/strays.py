@@ -13,6 +13,8 @@ from ..base.tensors import bytes_on
 
 # Dicts by the size of a picture: SAM 3 keeps 108 MiB and more, RIFE 16 MiB for 1080p.
 _CACHES = ("_cache", "_warp_grids")
+_PINNED = 2  # this bit of a page's residency, in comfy-aimdo
+_MOST_PINS = 100  # of one page; each failed call leaves one
 _OF_KERNELS = {"comfy_kitchen.backends.cuda": "_SVDQUANT_WORKSPACE_CACHE",
                "comfy_kitchen.backends.eager.convrot_w4a4": "_HADAMARD_CACHE",
                "comfy_kitchen.tensor.int8_utils": "_HADAMARD_CACHE"}
@@ -84,6 +86,21 @@ def put_bypassed_away(patcher: Any) -> None:
     for hook in [hook for one in managers for hook in getattr(one, "hooks", ())]:
         if hook.original_forward is None:  # else its model is in use
             hook._move_adapter_weights_to_device(torch.device("cpu"))
+
+
+def unpin_pages(model: Any) -> None:
+    """Release pages of a dynamic model that a failed cast has pinned; call it between two calls.
+
+    If memory runs out after a layer's pages are pinned and before ComfyUI notes its cast on the
+    layer (0.33.0: the buffer of the cast cannot grow), nothing unpins them. Until the model is
+    deleted neither unloading it nor the pager frees them then: up to the size of its largest layer.
+    """
+    for pages in getattr(model, "dynamic_vbars", {}).values():
+        can_ask = hasattr(pages, "get_residency")
+        for _ in range(_MOST_PINS if can_ask else 0):
+            if not any(page & _PINNED for page in pages.get_residency()):
+                break
+            pages.unpin(pages.base_addr, pages.max_size)  # takes one pin from each page
 
 
 def bring_back(patcher: Any) -> None:

@@ -10,6 +10,7 @@ import comfy.model_management as mm
 import torch
 
 from . import core as host
+from . import strays
 from .features import lost
 
 _GROWTH_BYTES = 16 << 20  # comfy-aimdo's buffers grow in such steps
@@ -86,13 +87,15 @@ def has_half_pages() -> bool:
 def forget_half_casts() -> None:
     """Discard unfinished casts, so that no later call uses them; call it while they are loaded.
 
-    It uses ComfyUI's own function for layers that were cast ahead.
+    It uses ComfyUI's own function for layers that were cast ahead. Then no page is in use.
     """
     clean_up = _function("comfy.model_prefetch", "cleanup_prefetched_modules")
     if clean_up is not None:
         takes_block = len(inspect.signature(clean_up).parameters) > 1  # from 0.33.0 on
         for layer in half_cast(_dynamic()):
             clean_up(*[layer] * takes_block, [layer])
+        for patcher in _dynamic():
+            strays.unpin_pages(patcher.model)
 
 
 def half_cast(patchers: Iterable[Any]) -> list[Any]:

@@ -39,6 +39,7 @@ from tools.graph import (
     add_purge,
     add_sampler,
     forget_everything,
+    picture,
 )
 from tools.models import TEST_CHECKPOINT, TEST_CHECKPOINT_FP16, TEST_LORA
 
@@ -155,6 +156,19 @@ def test_a_recovery_repeats_nothing_in_vain_and_leaves_nothing_behind(device):
     assert streaming_bytes(device) == 0
     assert recovery(device, mib, 2) == []
     assert with_room(device) == before
+
+
+@pytest.mark.parametrize("started", ["newest, default"], indirect=True)
+def test_pages_of_a_layer_whose_buffer_found_no_room_do_not_stay_pinned(device):
+    """The text encoder's largest layer: 3 pages of 32 MiB, and 72 MiB for its cast."""
+    forget_everything(device.client)
+    for capacity_mib in (ROOM_MIB, 250, 150):
+        graph = picture(size=64)
+        graph.prompt["positive"]["inputs"]["text"] = f"on {capacity_mib} MiB"
+        device.set_capacity(capacity_mib)
+        device.client.run(graph.prompt, extra_data={"headroom": {"guard": True}})
+        device.client.post_when_idle("/headroom/purge", {"free_ram": True})
+        assert device.driver.device().handle_bytes == 0
 
 
 def eight_pictures(seed, guarded):

@@ -126,3 +126,32 @@ def test_a_lora_in_bypass_mode_leaves_the_gpu_with_its_model():
     strays.put_bypassed_away(injected("somebodys.pack", moves))
     strays.put_bypassed_away(injected("comfy.weight_adapter.bypass", moves, len))  # in use
     assert len(moves) == 1
+
+
+class Pages:
+    """A dynamic model's pages, as comfy-aimdo's `ModelVBAR`: each is freed with its last pin."""
+
+    base_addr, max_size = 1000, 3
+
+    def __init__(self, *pins):
+        self.pins = list(pins)
+
+    def get_residency(self):
+        return [3 if pins else 0 for pins in self.pins]
+
+    def unpin(self, alloc, size):
+        assert (alloc, size) == (self.base_addr, self.max_size)
+        self.pins = [max(0, pins - 1) for pins in self.pins]
+
+
+def test_pages_that_a_failed_cast_has_pinned_are_released():
+    """Two layers on one page, each of which failed before ComfyUI noted its cast."""
+    pages = Pages(2, 0, 1)
+    strays.unpin_pages(SimpleNamespace(dynamic_vbars={"cuda:0": pages}))
+    assert pages.pins == [0, 0, 0]
+
+
+@pytest.mark.parametrize("model", [
+    SimpleNamespace(), SimpleNamespace(dynamic_vbars={"cuda:0": SimpleNamespace()})])
+def test_a_model_whose_pages_cannot_be_asked_is_left_alone(model):
+    strays.unpin_pages(model)
