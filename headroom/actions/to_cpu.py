@@ -109,11 +109,15 @@ class _Copying:
         parts = _parts(value)
         if parts is None:
             return self._passed_on(value)
+        try:
+            new = value if issubclass(type(value), tuple) else copy.copy(value)
+        except _CANNOT:
+            return self._passed_on(value)
         made = {name: self.copied(part) for name, part in parts.items()}
         if type(value) not in (list, dict) and all(made[name] is parts[name] for name in parts):
             return value
         try:
-            return _filled(value, made)
+            return _filled(new, made)
         except _CANNOT:
             return self._passed_on(value)
 
@@ -155,12 +159,9 @@ def _parts(value: Any) -> dict[Any, Any] | None:
     return None
 
 
-def _filled(value: Any, parts: dict[Any, Any]) -> Any:
-    """Return a shallow copy with these parts."""
-    kind = type(value)
-    if issubclass(kind, tuple) and not dataclasses.is_dataclass(kind):
-        return getattr(kind, "_make", kind)(list(parts.values()))  # a named tuple has _make
-    new = copy.copy(value)
+def _filled(new: Any, parts: dict[Any, Any]) -> Any:
+    """Return a shallow copy with these parts; of a tuple, which cannot be filled, another one."""
+    kind = type(new)
     if dataclasses.is_dataclass(kind):
         for name, part in parts.items():
             try:
@@ -171,6 +172,8 @@ def _filled(value: Any, parts: dict[Any, Any]) -> Any:
         new.update(parts)
     elif issubclass(kind, list):
         new[:] = parts.values()
+    elif issubclass(kind, tuple):
+        return getattr(kind, "_make", kind)(list(parts.values()))  # a named tuple has _make
     else:
         new.tensors = list(parts.values())
     return new
