@@ -12,8 +12,8 @@ from ..base.device import MIB, in_mib
 from ..base.graph import Graph
 from ..record.run import Run
 from .case import Case
-from .estimate import Size, size_of
 from .finding import NOTHING, Finding
+from .picture_size import Size, size_of
 from .words import amounts, short_text
 
 NEARLY_FULL = 0.9

@@ -4,34 +4,25 @@ If there was a run with the same nodes, files and sizes, it is taken from that; 
 headers of the model files, and a rule of thumb for what computing needs.
 """
 
-from collections.abc import Iterator, Mapping
-from operator import attrgetter
+from collections.abc import Iterator
 from pathlib import PureWindowsPath
 from typing import Any, NamedTuple
 
 from ..base.device import MIB, in_mib
 from ..base.graph import Graph
 from ..base.node_types import kinds
-from ..base.prompt_node import constants, is_link, is_model_name, strings
+from ..base.prompt_node import constants, is_model_name, strings
 from ..base.said import Said, said, said_json
 from ..base.weights_file import Weights, weights_of
 from ..host.reserve import left_bytes
 from ..measure.snapshot import DeviceMemory
-from ..sizes.text import parse_sizes
 from .fits import USABLE
+from .picture_size import Size, largest_size
 
 Json = dict[str, Any]
 MOST_NODES, MOST_FILES, NAMES_TOLD = 5000, 200, 8
 # The driver's context: the least, and with what ComfyUI computes on the card.
 LEAST_CONTEXT_BYTES, CONTEXT_BYTES = 250 * MIB, 500 * MIB
-# Decoding needs most of what a picture needs. By ComfyUI's own estimate (comfy/sd.py: 2178 x 64
-# halves per latent pixel of 8 x 8). Video is decoded in pieces, and sampling it needs more.
-PICTURE_BYTES_A_PIXEL = 2178 * 2
-VIDEO_BYTES_A_PIXEL = 400  # and frame
-SIDE = 1024  # if no node has a size
-FRAMES = ("length", "frames", "num_frames", "video_frames", "video_length")
-UNSAID_FRAMES = 121  # of a video, if another node computes how many
-USES = attrgetter("working_bytes")  # of a Size
 PATCHED = frozenset({"MODEL", "CLIP"})
 UNKNOWN = {
     "missing": "Not all of its models are known: it needs more than {low_mib}, and {room_mib} are "
@@ -62,23 +53,6 @@ class Model(NamedTuple):
         return most // 2 if self.is_8_bit else most
 
 
-class Size(NamedTuple):
-    """The largest picture or video that the nodes name; `…_said`: no node computes it."""
-
-    width: int = SIDE
-    height: int = SIDE
-    pictures: int = 1
-    frames: int = 1
-    is_said: bool = False
-    frames_said: bool = True
-
-    @property
-    def working_bytes(self) -> int:
-        pixels = self.width * self.height * self.pictures
-        return pixels * max(PICTURE_BYTES_A_PIXEL // (1 if self.frames == 1 else 2),
-                            VIDEO_BYTES_A_PIXEL * self.frames)
-
-
 def estimate(graph: Graph, like: tuple[str, Json] | None, device: DeviceMemory | None) -> Json:
     """Return the route's answer; `lines` say it in words, the verdict first.
 
@@ -90,7 +64,7 @@ def estimate(graph: Graph, like: tuple[str, Json] | None, device: DeviceMemory |
                               "{count}.", most=MOST_NODES, count=len(graph.nodes)))
     nodes = _needed(graph)
     models, missing = _models(graph, nodes)
-    size = _size(graph, nodes)
+    size = largest_size(graph, nodes)
     low, high, basis = _measured(like[1]) if like is not None else _by_headers(models, size)
     total = None if device is None else device.total_bytes
     room = None if device is None or total is None else min(
@@ -144,41 +118,8 @@ def _models(graph: Graph, nodes: list[str]) -> tuple[list[Model], list[str]]:
 
 def _is_outside(name: str) -> bool:
     """Whether a name is a full path, or leads out of its folder, on any system."""
-    return bool((path := PureWindowsPath(name)).anchor) or ".." in path.parts
-
-
-def _size(graph: Graph, nodes: list[str]) -> Size:
-    sizes = [size for one in nodes if (size := size_of(graph, graph.nodes[one]["inputs"]))]
-    size = max((one for one in sizes if one.is_said), key=USES, default=Size())
-    return max([size, *(one._replace(width=size.width, height=size.height, is_said=size.is_said)
-                        for one in sizes if not one.is_said)], key=USES)
-
-
-def size_of(graph: Graph, inputs: Mapping[str, Any]) -> Size | None:
-    """Return the size of what a node makes, by its inputs; None if they have none."""
-    if isinstance(listed := inputs.get("sizes"), str):  # Size Sorter's
-        try:
-            return Size(*max(parse_sizes(listed), key=lambda one: one.width * one.height),
-                        is_said=True)
-        except ValueError:
-            return None
-    width, height, pictures = (
-        _count(graph, inputs.get(name)) for name in ("width", "height", "batch_size"))
-    is_said = bool(width and height)
-    if not is_said and not (is_link(inputs.get("width")) and is_link(inputs.get("height"))):
-        return None
-    told = next((inputs[name] for name in FRAMES if name in inputs), 1)
-    frames = _count(graph, told)
-    is_unsaid = is_link(told) and not frames
-    return Size(width or SIDE, height or SIDE, pictures or 1,
-                UNSAID_FRAMES if is_unsaid else frames or 1, is_said, not is_unsaid)
-
-
-def _count(graph: Graph, value: Any) -> int:
-    """Return the count that an input is given, also by a node that only holds a value; else 0."""
-    if is_link(value) and value[0] in graph.nodes:
-        value = graph.nodes[value[0]]["inputs"].get("value")
-    return value if isinstance(value, int) and 0 < value < 1 << 20 else 0
+    path = PureWindowsPath(name)
+    return bool(path.anchor) or ".." in path.parts
 
 
 def _measured(fits: Json) -> tuple[int, int, list[Said]]:
