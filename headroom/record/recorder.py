@@ -105,9 +105,9 @@ class Recorder:
         def told(node_id: str, _state: Any, prompt_id: str) -> None:
             if begins:
                 before_node(prompt_id, node_id)
-            at, run = clock(), self._run
+            progress.at = at = clock()
+            run = self._run
             if run is None or run.prompt_id != prompt_id:
-                progress.at = at
                 return
             memory = probe.in_crowd(at)
             if memory is not None:  # nothing is read: it needs no lock, which takes as long again
@@ -116,7 +116,6 @@ class Recorder:
             with self._reading:
                 at, memory = probe.at_node(begins)
                 append((run, enter, node_id, memory, at))
-            progress.at = at
 
         return told
 
