@@ -46,7 +46,7 @@ def names_in(folder: Path) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             found = [entry.name.removesuffix(SUFFIX) for entry in entries
-                     if entry.name.endswith(SUFFIX) and entry.is_file()]
+                     if entry.name.endswith(SUFFIX) and os.path.isfile(entry.path)]
     except OSError:
         return []
     return sorted(name for name in found if _plain(name) == name)[:MAX_LISTED]

@@ -111,13 +111,16 @@ def test_the_suffix_may_be_written_or_not(tmp_path):
     assert file_of(tmp_path, "城堡 2").name == "城堡 2.safetensors"
 
 
-def test_only_names_that_can_be_loaded_are_listed(tmp_path):
+def test_only_names_that_can_be_loaded_are_listed_and_a_link_to_itself_hides_none(tmp_path):
     save(conditioning(), file_of(tmp_path, "castle"), [])
     for name in (b".hidden", b" space", b"twice.safetensors", b"n" * 121, b"not utf-8 \xff"):
         (tmp_path / os.fsdecode(name + b".safetensors")).write_bytes(b"")
+    (tmp_path / "loop.safetensors").symlink_to("loop.safetensors")
     (tmp_path / "nowhere.safetensors").symlink_to("nothing")
     (tmp_path / "folder.safetensors").mkdir()
     assert names_in(tmp_path) == ["castle"]
+    with pytest.raises(NotUsable):
+        load(tmp_path / "loop.safetensors")
 
 
 @pytest.mark.parametrize("value", [None, 5, "text", [], [[1, 2]], [[torch.ones(1)]], {}])
