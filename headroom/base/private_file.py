@@ -50,7 +50,8 @@ class Slot(NamedTuple):
         buffer = bytearray(min(CHUNK_BYTES, data.numel()))
         for piece in torch.split(data, CHUNK_BYTES):
             there = memoryview(buffer)[: piece.numel()]
-            self.file.readinto(there)  # type: ignore[attr-defined]
+            if self.file.readinto(there) != piece.numel():  # type: ignore[attr-defined]
+                return False
             # Eight bytes at a time if possible: 20 times faster.
             width = np.int64 if piece.numel() % 8 == 0 else np.uint8
             if not np.array_equal(piece.numpy().view(width), np.frombuffer(there, width)):
