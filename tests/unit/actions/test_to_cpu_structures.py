@@ -75,6 +75,7 @@ def test_a_container_that_cannot_be_copied_passes_through_and_is_named():
     done = to_cpu(original)
     assert done.value[0] is original[0]
     assert done.left == ["Uncopyable, passed on unchanged"]
+    assert done.tensors == 0  # nothing in it was moved
 
 
 # ---------------------------------------------------------------- any structure at all
