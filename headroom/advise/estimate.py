@@ -144,8 +144,8 @@ def _by_headers(models: list[Model], size: Size) -> tuple[int, int, list[Said]]:
 def _about(size: Size) -> Said:
     values = {**size._asdict(), "working_mib": size.working_bytes / MIB}
     if not size.is_said and size.frames == 1:
-        return said("No node says the size of a picture: for {pictures} of {width} × {height} "
-                    "computing takes up to {working_mib}.", **values)
+        return said("No node says the size of a picture: {working_mib} are assumed for computing.",
+                    **values)
     if not (size.is_said and size.frames_said):
         return said("Another node computes the size or the number of frames: for {frames} frames "
                     "of {width} × {height} computing takes up to about {working_mib}.", **values)

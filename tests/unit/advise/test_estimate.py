@@ -161,8 +161,14 @@ def test_frames_of_a_video_are_counted_where_another_node_computes_its_width_and
     said = of({**prompt, "n": {**image}}, registry)  # the node that they come from says it
     assert "For 97 frames of 640 × 384" in texts(said)
     del video["inputs"]["length"]
-    assert "No node says the size of a picture: for 1 of 1024 × 1024" in texts(
+    assert "No node says the size of a picture: 4,356.0 MiB are assumed" in texts(
         of(prompt, registry))
+
+
+def test_no_size_of_a_picture_is_claimed_where_no_node_says_one_as_for_a_song(registry):
+    song = {"class_type": "EmptyAceStep1.5LatentAudio", "inputs": {"seconds": 120.0}}
+    told = texts(of({**PROMPT, "5": song}, registry))
+    assert "No node says the size of a picture" in told and "1024" not in told
 
 
 def test_a_lora_and_a_node_that_no_output_needs_are_not_needed_at_once(registry, tmp_path):
