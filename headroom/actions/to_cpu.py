@@ -56,7 +56,7 @@ class OnCpu:
         """Where the tensors came from, in one sentence."""
         values = {"count": self.tensors, "total_mib": self.total_bytes / MIB}
         if not self.tensors:
-            return said("0.0 MiB moved: there is no tensor in the value")
+            return said("0.0 MiB moved: no tensor was found in the value")
         if not self.moved_bytes:
             return said("0.0 MiB moved: everything was already on the CPU (tensors: {count}, "
                         "{total_mib})", **values)

@@ -187,9 +187,15 @@ def test_the_report_admits_that_nothing_moved():
     assert report.headline.startswith("0.0 MiB moved: everything ")
     assert "(tensors: 3, " in report.headline
     _, report = move_to_cpu("no tensor")
-    assert "no tensor in the value" in report.headline
+    assert "no tensor was found in the value" in report.headline
 
 
 def test_the_report_names_each_class_once():
     _, report = move_to_cpu([Unknown() for _ in range(13)])
     assert report.steps == ("left as it is: Unknown, passed on unchanged",)
+
+
+def test_nobody_is_told_that_an_object_which_was_not_searched_has_no_tensor():
+    _, report = move_to_cpu({torch.ones(2)})  # as a MESH or a VIDEO of ComfyUI
+    assert report.headline == "0.0 MiB moved: no tensor was found in the value"
+    assert report.steps == ("left as it is: set, passed on unchanged",)
