@@ -73,11 +73,12 @@ def _unload_patcher(model: FoundModel) -> Unloaded:
                                 "--gpu-only)", model=model.label), stays=True)
     if host is None or not entries:
         return Unloaded(0, said("{model}: 0 MiB, it was not loaded", model=model.label))
-    loaded = sum(_weights_there(entry, host) for entry in entries)
+    parts = [_parts(entry, host) for entry in entries]
+    loaded = sum(map(_weights_there, entries, parts))
     host.unload(entries)
     if all(entry.device.type == "cpu" for entry in entries):
         return Unloaded(0, said("{model}: 0 MiB, it runs on the CPU", model=model.label))
-    moved = loaded - sum(_weights_there(entry, host) for entry in entries)
+    moved = loaded - sum(map(_weights_there, entries, parts))
     text = said("{model}: {moved_mib} of weights unloaded",
                 model=model.label, moved_mib=moved / MIB)
     return Unloaded(moved, text)
@@ -92,14 +93,22 @@ def _is_moved_by_its_pack(patcher: Any, host: Any) -> bool:
     return keeps_in_ram and device_bytes([patcher.model]) > 0
 
 
-def _weights_there(entry: Any, host: Any) -> int:
+def _parts(entry: Any, host: Any) -> torch.nn.ModuleList | None:
+    """Return all modules of an entry whose tensors tell what is on its GPU.
+
+    ComfyUI takes out what packs put in (AnimateDiff's motion modules), and leaves it on the GPU.
+    """
+    if entry.model is None or host.is_dynamic(entry.model):
+        return None
+    return torch.nn.ModuleList(entry.model.model.modules())
+
+
+def _weights_there(entry: Any, parts: torch.nn.ModuleList | None) -> int:
     """Return the bytes of an entry's weights on its GPU, counted in its tensors, if they are there.
 
     Layers of other packs (GGUF) tell ComfyUI more than their weights take: room for their work.
     """
-    if entry.model is None or host.is_dynamic(entry.model):
-        return loaded_bytes(entry)
-    return bytes_on(entry.model.model, entry.device)
+    return loaded_bytes(entry) if parts is None else bytes_on(parts, entry.device)
 
 
 def loaded_bytes(entry: Any) -> int:

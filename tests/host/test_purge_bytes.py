@@ -73,9 +73,10 @@ def test_a_model_that_its_pack_moves_itself_leaves_the_gpu_though_comfyui_has_no
     assert "Linear: 128.0 MiB of weights unloaded (not managed by ComfyUI" in report
 
 
-def test_room_that_a_pack_asks_for_beside_its_weights_is_not_told_as_weights_that_left(client):
+@pytest.mark.parametrize("where", ["ComfyUI", "injected"], ids=["room to work", "its modules"])
+def test_what_a_pack_adds_to_a_model_is_not_told_as_weights_that_left(client, where):
     graph = Graph()
-    offload = add_offload(graph, model=graph.add("ProbeHold", where="ComfyUI", mib=128))
+    offload = add_offload(graph, model=graph.add("ProbeHold", where=where, mib=128))
     report = node_texts(client.run(graph.prompt))[offload.id]
     assert "128.0 MiB of weights left the GPU" in report
 

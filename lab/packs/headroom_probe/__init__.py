@@ -8,6 +8,7 @@ import comfy.model_management as mm
 import comfy.model_patcher
 import psutil
 import torch
+from comfy.patcher_extension import PatcherInjection
 
 SHARED = runpy.run_path(str(Path(__file__).resolve().parents[1] / "node.py"))
 ANY, Node, Probe = (SHARED[name] for name in ("ANY", "Node", "Shown"))
@@ -141,7 +142,16 @@ class ProbeHold(ProbeModule):
             made = comfy.model_patcher.ModelPatcher(
                 made, mm.get_torch_device(), torch.device("cpu"))
             mm.load_models_gpu([made])
-        return (made if where in ("result", "patcher", "patch", "ComfyUI") else None,)
+        elif where == "injected":  # as AnimateDiff puts its motion modules into a model's blocks
+            motion, made = made, torch.nn.Sequential(torch.nn.Linear(1024, mib * 256, bias=False))
+            made = comfy.model_patcher.ModelPatcher(
+                made, mm.get_torch_device(), torch.device("cpu"))
+            made.set_injections("motion", [PatcherInjection(
+                inject=lambda patcher: patcher.model.append(motion),
+                eject=lambda patcher: patcher.model.pop(1))])
+            mm.load_models_gpu([made])
+        models = ("result", "patcher", "patch", "ComfyUI", "injected")
+        return (made if where in models else None,)
 
 
 class RoomForWork(torch.nn.Linear):
