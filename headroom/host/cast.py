@@ -3,6 +3,7 @@
 Only objects made here are changed; the given patcher and everything it shares stay as they are.
 """
 
+import copy
 import inspect
 import uuid
 from collections.abc import Callable, Iterator
@@ -159,10 +160,27 @@ def private_patcher(
     recipe = loader_recipe(patcher)
     if recipe is not None:
         copied.cached_patcher_init = (reload_and_cast, (recipe, recast))
+    followed = {**copies, **_copied_patches(copied.model_options)}
     for name in ("object_patches", "model_options", "wrappers", "callbacks"):
-        setattr(copied, name, follow(getattr(copied, name), copies))
+        setattr(copied, name, follow(getattr(copied, name), followed))
     copied.additional_models.pop("multigpu", None)
     return copied
+
+
+def _copied_patches(model_options: dict[str, Any]) -> Copies:
+    """Return a copy of each patch that ComfyUI moves and casts with its model, in place.
+
+    Else the original would find a hypernetwork in the dtype of the copy, and on the CPU as soon as
+    the copy is unloaded.
+    """
+    options = model_options.get("transformer_options", {})
+    groups = [*options.get("patches", {}).values(),
+              *(named.values() for named in options.get("patches_replace", {}).values())]
+    found = {id(one): copy.copy(one) for group in groups for one in group if hasattr(one, "to")}
+    for one in found.values():
+        if hasattr(one, "hypernet"):  # its modules, by size
+            one.hypernet = copy.deepcopy(one.hypernet)
+    return found
 
 
 def reload_and_cast(
