@@ -1,6 +1,6 @@
 """Published files of models that make or hear sound, by their names.
 
-Like public_newer.py; public_models.py joins it to the others.
+Like public_single.py; public_models.py joins it to the others.
 """
 
 from .public_classes import Part, of, one
