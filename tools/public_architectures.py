@@ -102,14 +102,6 @@ def raft_large() -> Shapes:
     return _built(optical_flow.raft_large())
 
 
-def seconds_embedder(width: int, kind: str = "learned") -> Shapes:
-    """How Stable Audio takes a length in seconds; `kind`: "expo" for that of 3."""
-    from comfy.ldm.audio.embedders import NumberConditioner
-
-    return _built(NumberConditioner(
-        width, **({"fourier_features_type": kind} if kind != "learned" else {})))
-
-
 def mage_vae() -> Shapes:
     """Mage's VAE in the names of its file."""
     made = of_class("comfy.ldm.mage_flow.vae:MageVAE")
