@@ -22,6 +22,7 @@ from architectures import (  # noqa: F401 - by name
     _ops,
     _sd,
     clip_l,
+    flux_controlnet,
     flux_vae,
     main,
     one_number,
@@ -173,13 +174,6 @@ def real_esrgan(blocks: int = 23, width: int = 64, grown: int = 32) -> Shapes:
                     (grown if place < 4 else width, width + place * grown) for place in range(5)}
     return {f"{name}.weight": (*sides, 3, 3) for name, sides in convolutions.items()} | {
         f"{name}.bias": sides[:1] for name, sides in convolutions.items()}
-
-
-def flux_controlnet(double_blocks: int) -> Shapes:
-    """A ControlNet in the XLabs format, at its published width."""
-    import architectures
-
-    return architectures.flux_controlnet(double_blocks)
 
 
 def anima_lllite(inputs: int) -> Shapes:
