@@ -235,7 +235,7 @@ def test_a_free_without_effect_ends_the_purge_benchmark_instead_of_being_measure
     monkeypatch.setattr(purge.time, "sleep", lambda _: None)
     device = StubbornDevice()
     with pytest.raises(RuntimeError, match="POST /free had no effect"):
-        purge.PurgeBench(device, None).free(True)
+        purge.PurgeBench(device, None).free_models()
     assert device.asked == purge.TRIES
 
 
