@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> Json:
 
 
 def throughput(args: argparse.Namespace, folder: Path, servers: Json) -> Json:
-    """Prompts a minute on one server and on three, and what lies between two prompts."""
+    """Prompts a minute on one server and on three."""
     count, result = args.alone, {}
     for names in (["large"], list(servers)):
         farm = Farm(folder / f"throughput{len(names)}", [servers[name].url for name in names])

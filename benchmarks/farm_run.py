@@ -11,9 +11,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import psutil
@@ -156,23 +154,16 @@ class Farm:
             return [json.loads(entry) for [entry] in rows]
 
     def pace(self) -> Json:
-        """Prompts a minute, the pause of a server between two, CPU time of the head a prompt."""
-        spans: dict[str, list[tuple[int, int]]] = {}
+        """Prompts a minute, and the CPU time of the head a prompt."""
+        spans = []
         for entry in self.entries():
             told = {kind: data["timestamp"] for kind, data in entry["status"]["messages"]
                     if "timestamp" in data}
             if "execution_start" in told and "execution_success" in told:
-                spans.setdefault(entry["farm"]["server"], []).append(
-                    (told["execution_start"], told["execution_success"]))
-        every = sorted(span for several in spans.values() for span in several)
-        pauses = [after[0] - before[1] for several in spans.values()
-                  for before, after in pairwise(sorted(several))]
-        minutes = (max(end for _, end in every) - every[0][0]) / 60_000
-        return {
-            "prompts_a_minute": round(len(every) / minutes, 1),
-            "pause_ms": round(median(pauses), 2) if pauses else None,
-            "driver_cpu_ms_a_prompt": self._cpu_ms(),
-        }
+                spans.append((told["execution_start"], told["execution_success"]))
+        minutes = (max(end for _, end in spans) - min(start for start, _ in spans)) / 60_000
+        return {"prompts_a_minute": round(len(spans) / minutes, 1),
+                "driver_cpu_ms_a_prompt": self._cpu_ms()}
 
     def _cpu_ms(self) -> float | None:
         """CPU seconds of the head since its last start, without the start itself."""

@@ -6,8 +6,8 @@ A prompt loads and uses a checkpoint (encode, sample, decode) while the node cac
 tensors on the GPU that something still needs, as some packs' outputs are: they are the floor, in
 the allocator's steps of 512 bytes (a real GPU adds the workspace that cuBLAS keeps in its cache,
 8 to 32 MiB, however much is unloaded). Measured on the same server, each after a run of its own:
-- the bytes left after Purge VRAM at the end, after `POST /free` with `unload_models`, after both
-  of its switches (which drops the node cache too, so that its floor is 0), and after nothing;
+- the bytes left after Purge VRAM at the end, after `POST /free` with `unload_models`, and after
+  nothing;
 - the peak of a prompt over two checkpoints, with Purge VRAM between them, and without it while a
   `POST /free` that came in the middle waits for the prompt's end.
 """
@@ -49,8 +49,7 @@ def run(args: argparse.Namespace) -> Json:
         bench = PurgeBench(server, args)
         ways = {"nothing": bench.left(lambda: None),
                 "purge": bench.left(None),
-                "free_models": bench.left(lambda: bench.free(False)),
-                "free_models_and_cache": bench.left(lambda: bench.free(True))}
+                "free_models": bench.left(bench.free_models)}
         peaks = {"with_purge_between": bench.peak(True), "without": bench.peak(False)}
         return {"left": ways, "two_models": peaks}
 
@@ -115,7 +114,7 @@ class PurgeBench:
         self.device.collect()
         self.device.reset_peaks()
 
-    def free(self, free_memory: bool) -> None:
+    def free_models(self) -> None:
         """`POST /free`, and wait until ComfyUI has acted on it; what it then frees takes a while.
 
         It misses a request that comes before the worker waits for prompts again: ask again then.
@@ -123,7 +122,7 @@ class PurgeBench:
         """
         before = self.device.collect().allocated_bytes
         for _ in range(TRIES):
-            self.client.free(unload_models=True, free_memory=free_memory)
+            self.client.free(unload_models=True, free_memory=False)
             time.sleep(2)
             acted = not self.device.free_is_pending()
             if acted and self.device.collect().allocated_bytes < before / 2:

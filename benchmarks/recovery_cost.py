@@ -35,7 +35,6 @@ from pathlib import Path
 from typing import Any
 
 import on_path  # noqa: F401
-from recovery_pieces import command, merged
 from recovery_prompts import AS_IT_COMES, KINDS, Setting, prompt
 
 from tools.bench_device import add_fake_cuda, narrowed
@@ -48,7 +47,6 @@ from tools.results import commit
 from tools.sparse_files import SparseFile
 
 NAME = "recovery_cost"
-__all__ = ["Cost", "merged"]
 ROOM_MIB = 64 * 1024
 TIMEOUT_S = 900.0
 MIB = 1 << 20
@@ -77,6 +75,21 @@ def run(args: argparse.Namespace) -> Json:
     except DevError as error:
         raise NotHere(str(error)) from error
     return {"steps": STEPS, "dynamic_vram": True, "classes": classes}
+
+
+def merged(recorded: Json, found: Json) -> Json:
+    """`found`, and those recorded shares of its classes and others that were not measured again.
+
+    A class keeps its shares while need, batch and picture are the same.
+    """
+    classes = dict(recorded["classes"])
+    for name, new in found["classes"].items():
+        old = classes.get(name, {})
+        alike = all(old.get(key) == new[key] for key in ("need_mib", "batch", "picture"))
+        shares = {**old["shares"], **new["shares"]} if alike else new["shares"]
+        classes[name] = {**new, "shares": dict(
+            sorted(shares.items(), key=lambda share: -int(share[1]["mib"])))}
+    return {**found, "classes": classes}
 
 
 class Cost:
@@ -114,8 +127,7 @@ class Cost:
             mib = round(need * percent / 100)
             with server(mib) as dry:
                 share = found["shares"][f"{percent} %"] = {
-                    "commit": commit(), "command": command(NAME, self.args, self.name, percent),
-                    **self.share(dry, mib)}
+                    "commit": commit(), **self.share(dry, mib)}
             print(json.dumps({"class": self.name, "percent": percent, **share}),
                   file=sys.stderr, flush=True)
         return found

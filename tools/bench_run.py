@@ -4,8 +4,8 @@ A benchmark is a module of `benchmarks/` with NAME, `add_arguments(parser)` and
 `run(args) -> dict`, raising NotHere where this machine or this ComfyUI cannot show it. DEVICE names
 what it is measured on where that is always the same. What it lists under `problems` is recorded as
 well, and the benchmark has failed. One that can be measured piece by piece has
-`merged(recorded, found) -> dict`, and its pieces say at which `commit` and by which `command`. One
-that measures a real GPU too has REHEARSAL, the arguments with which it takes seconds.
+`merged(recorded, found) -> dict`, and its pieces say at which `commit`. One that measures a real
+GPU too has REHEARSAL, the arguments with which it takes seconds.
 """
 
 import argparse

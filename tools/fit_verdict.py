@@ -11,7 +11,7 @@ NO_SIZE = "more than 1EB"  # PyTorch's words for a size that was never computed
 NO_RAM = "Cannot allocate memory"  # Linux's words
 RESIDENT_BELOW_MIB = 8  # beyond what a step copies where there is room for everything
 # What OOM Guard says of the call that it could not finish.
-GUARDS_AMOUNT = re.compile(r"asked for ([\d.,]+) MiB|([\d.,]+) MiB asked")
+GUARDS_AMOUNT = re.compile(r"asked for ([\d.,]+) MiB")
 MIB = 1 << 20
 Json = dict[str, Any]
 
@@ -121,7 +121,7 @@ def asked_mib(message: str) -> float | None:
     if asked is not None:
         return round(asked / MIB, 1)
     guards = GUARDS_AMOUNT.search(message)
-    return float((guards[1] or guards[2]).replace(",", "")) if guards else None
+    return float(guards[1].replace(",", "")) if guards else None
 
 
 def nodes_of(record: Mapping[str, Any], taken: Sequence[Mapping[str, Any]], context_mib: float,

@@ -12,7 +12,6 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -23,6 +22,7 @@ from architectures import (  # noqa: F401 - by name
     _ops,
     _sd,
     clip_l,
+    flux_controlnet,
     flux_vae,
     main,
     one_number,
@@ -103,14 +103,6 @@ def raft_large() -> Shapes:
     return _built(optical_flow.raft_large())
 
 
-def seconds_embedder(width: int, kind: str = "learned") -> Shapes:
-    """How Stable Audio takes a length in seconds; `kind`: "expo" for that of 3."""
-    from comfy.ldm.audio.embedders import NumberConditioner
-
-    return _built(NumberConditioner(
-        width, **({"fourier_features_type": kind} if kind != "learned" else {})))
-
-
 def mage_vae() -> Shapes:
     """Mage's VAE in the names of its file."""
     made = of_class("comfy.ldm.mage_flow.vae:MageVAE")
@@ -184,13 +176,6 @@ def real_esrgan(blocks: int = 23, width: int = 64, grown: int = 32) -> Shapes:
         f"{name}.bias": sides[:1] for name, sides in convolutions.items()}
 
 
-def flux_controlnet(double_blocks: int) -> Shapes:
-    """A ControlNet in the XLabs format, at its published width."""
-    import architectures
-
-    return architectures.flux_controlnet(double_blocks)
-
-
 def anima_lllite(inputs: int) -> Shapes:
     """A LLLite of Anima, as large as the largest; its class reads its sizes off a file."""
     import torch
@@ -204,34 +189,6 @@ def anima_lllite(inputs: int) -> Shapes:
             file |= {f"{name}.down": (64, 2048), f"{name}.cond_to_film": (128, 64)}
     return _built(AnimaLLLite({f"{name}.weight": torch.empty(size, device="meta")
                                for name, size in file.items()}, None, **_ops()))
-
-
-def wan(
-    heads: int, layers: int, hidden: int, kind: str = "t2v", inputs: int = 16,
-    more: Iterable[tuple[str, int]] = (),
-) -> Shapes:
-    """Wan 2.1 and 2.2: `heads` times 128 wide. `more`: further sizes by ComfyUI's names."""
-    import comfy.ldm.wan.model as module
-
-    model = module.VaceWanModel if kind == "vace" else module.WanModel
-    return _built(model(model_type=kind, dim=128 * heads, ffn_dim=hidden, num_heads=heads,
-                        num_layers=layers, in_dim=inputs, **dict(more), **_ops()))
-
-
-def qwen_image() -> Shapes:
-    from comfy.ldm.qwen_image.model import QwenImageTransformer2DModel
-
-    return _built(QwenImageTransformer2DModel(**_ops()))
-
-
-def z_image() -> Shapes:
-    from comfy.ldm.lumina.model import NextDiT
-
-    return _built(NextDiT(
-        patch_size=2, in_channels=16, dim=3840, n_layers=30, n_refiner_layers=2, n_heads=30,
-        n_kv_heads=30, qk_norm=True, cap_feat_dim=2560, axes_dims=[32, 48, 48],
-        axes_lens=[1536, 512, 512], rope_theta=256.0, ffn_dim_multiplier=8.0 / 3.0,
-        z_image_modulation=True, time_scale=1000.0, pad_tokens_multiple=32, **_ops()))
 
 
 def recognised_as(name: str, *arguments: Any) -> str:

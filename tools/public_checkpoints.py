@@ -1,10 +1,10 @@
 """Published checkpoints, which contain several models, by their names.
 
-Like public_newer.py; public_models.py joins it to the others.
+Like public_single.py; public_models.py joins it to the others.
 """
 
 from .public_classes import DIFFUSION, LDM, Made, Part, of
-from .public_newer import ACE_15
+from .public_single import ACE_15
 
 ACE = of("ace.model:ACEStepTransformer2DModel", attention_head_dim=128, in_channels=8,
          inner_dim=2560, max_height=16, max_position=32768, max_width=32768, mlp_ratio=2.5,

@@ -1,9 +1,11 @@
 """Published files of models that make or hear sound, by their names.
 
-Like public_newer.py; public_models.py joins it to the others.
+Like public_single.py; public_models.py joins it to the others.
 """
 
 from .public_classes import Part, of, one
+
+SECONDS = of("audio.embedders:NumberConditioner", output_dim=768)
 
 
 def _heard(**more: object) -> tuple[Part, ...]:
@@ -19,7 +21,9 @@ def _stable_audio_3() -> tuple[Part, ...]:
             num_memory_tokens=64, norm_type="rms_norm", timestep_features_type="expo",
             attn_kwargs={"qk_norm": "rms", "differential": True}), "F32"),
         Part("pretransform.model.", of("audio.vae_sa3:SA3AudioVAE"), "F32"),
-        Part("conditioner.conditioners.seconds_total.", ("seconds_embedder", 768, "expo"), "F32"))
+        Part("conditioner.conditioners.seconds_total.", of(
+            "audio.embedders:NumberConditioner", output_dim=768,
+            fourier_features_type="expo"), "F32"))
 
 
 HEARD: dict[str, tuple[Part, ...]] = {
@@ -29,8 +33,8 @@ HEARD: dict[str, tuple[Part, ...]] = {
         Part("model.model.", of("audio.dit:AudioDiffusionTransformer", global_cond_dim=1536),
              "F32"),
         Part("pretransform.model.", of("audio.autoencoder:AudioOobleckVAE"), "F32"),
-        Part("conditioner.conditioners.seconds_start.", ("seconds_embedder", 768), "F32"),
-        Part("conditioner.conditioners.seconds_total.", ("seconds_embedder", 768), "F32")),
+        Part("conditioner.conditioners.seconds_start.", SECONDS, "F32"),
+        Part("conditioner.conditioners.seconds_total.", SECONDS, "F32")),
     "audio_encoders/whisper_large_v3_fp16": (
         Part("model.", of("comfy.audio_encoders.whisper:WhisperLargeV3"), "F16"),),
     "audio_encoders/wav2vec2_large_english_fp16": _heard(),

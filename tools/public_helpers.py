@@ -1,9 +1,9 @@
 """Published files that work beside or instead of a diffusion model of their own, by their names.
 
-ControlNets, patches, language models, VAEs. Like public_newer.py, which imports it.
+ControlNets, patches, language models, VAEs. Like public_single.py, which imports it.
 """
 
-from .number_types import INT8, SCALED
+from .number_types import INT8, NVFP4, SCALED
 from .public_classes import Made, of
 
 QWEN_CONTROL, PATCHES = "qwen_image.controlnet:", "comfy_extras.nodes_model_patch:"
@@ -22,6 +22,10 @@ HELPERS: dict[str, list[tuple[Made, dict[str, str]]]] = {
             num_attention_heads=24, attention_head_dim=128, num_control_blocks=5,
             main_model_double=60, injection_layers=[0, 12, 24, 36, 48]),
          {"BF16": "Qwen-Image-2512-Fun-Controlnet-Union-2602"}),
+        (("sd15_controlnet",),
+         {"F16": "control_v11p_sd15_canny_fp16 control_v11p_sd15_scribble_fp16 "
+                 "control_v11p_sd15_openpose_fp16 control_v11f1p_sd15_depth_fp16"}),
+        (("flux_controlnet", 2), {"BF16": "flux-canny-controlnet-v3"}),
     ],
     "model_patches": [
         (of(f"{PATCHES}QwenImageBlockWiseControlNet"),
@@ -35,12 +39,19 @@ HELPERS: dict[str, list[tuple[Made, dict[str, str]]]] = {
         (("llama", "Mistral3Small24B", 30), {"BF16": "mistral_3_small_flux2_bf16",
                                              SCALED: "mistral_3_small_flux2_fp8"}),
         (("llama", "Ministral3_3B"), {"BF16": "ministral-3-3b ernie-image-prompt-enhancer"}),
-        (("llama", "Qwen3_4B"), {SCALED: "qwen_3_4b_fp8_mixed"}),
+        (("llama", "Qwen3_4B"), {"BF16": "qwen_3_4b", SCALED: "qwen_3_4b_fp8_mixed"}),
         (("qwen3_vl", "qwen35_4b", "qwen35", "Qwen35"), {"BF16": "qwen3.5_4b_bf16"}),
         (("llama", "Gemma2_2B"), {"BF16": "gemma_2_2b_it_elm_bf16",
                                   SCALED: "gemma_2_2b_it_elm_fp8_scaled"}),
         (("llama", "Gemma3_4B"), {"BF16": "gemma_3_4b_it_bf16"}),
         (("llama", "Gemma3_12B"), {"BF16": "gemma_3_12B_it"}),
+        (("llama", "Gemma4_E2B", 0, "gemma4"), {INT8: "gemma4_e2b_it_int8_convrot"}),
+        (("llama", "Gemma4_E4B", 0, "gemma4"), {SCALED: "gemma4_e4b_it_fp8_scaled"}),
+        (("gpt_oss",), {NVFP4: "gpt_oss_20b_nvfp4"}),
+        (("llama", "XLMRobertaModel", 0, "jina_clip_2"), {"BF16": "jina_clip_v2_bf16"}),
+        (("llama", "MiniMaxQwen3VL", 0, "minimax"), {NVFP4: "qwen3vl_32b_minimax_h3_nvfp4_awq"}),
+        (("qwen3_vl", "qwen35_2b", "qwen35", "Qwen35"), {"BF16": "qwen3.5_2b_bf16"}),
+        (("llama", "T5GemmaModel", 0, "sa3"), {"BF16": "t5gemma_b_b_ul2"}),
     ],
     "diffusion_models": [
         (of("joyimage.model:JoyImageTransformer3DModel", hidden_size=4096, num_attention_heads=32,

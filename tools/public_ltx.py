@@ -1,6 +1,6 @@
 """Published files of Lightricks' LTX video models by their names.
 
-Like public_newer.py; public_models.py joins it to the others. ComfyUI reads the sizes of these
+Like public_single.py; public_models.py joins it to the others. ComfyUI reads the sizes of these
 models off the settings that their files have beside the weights, so that `SETTINGS` has both.
 """
 

@@ -15,12 +15,11 @@ from .number_types import SCALED, stored
 from .public_checkpoints import CHECKPOINTS
 from .public_classes import Made, Part, one
 from .public_heard import HEARD
-from .public_language import LANGUAGE
 from .public_ltx import LTX
 from .public_ltx import SETTINGS as LTX_SETTINGS
-from .public_newer import SD3_LARGE, newer
 from .public_pixels import PIXELS
 from .public_seen import SEEN
+from .public_single import SD3_LARGE, T5_XXL, single
 from .public_wan import SETTINGS as WAN_SETTINGS
 from .sparse_files import SparseFile, Weight
 from .stand_in_tokenizers import TOKENIZERS
@@ -59,10 +58,6 @@ def sdxl_refiner(dtype: str) -> tuple[Part, ...]:
             Part("first_stage_model.", ("sd15_vae",), dtype))
 
 
-def wan_14b(kind: str, inputs: int, **more: int) -> tuple[Part, ...]:
-    return one(("wan", 40, 40, 13824, kind, inputs, tuple(more.items())), "F16")
-
-
 def flux_checkpoint(guidance: bool) -> tuple[Part, ...]:
     return (Part("model.diffusion_model.", ("flux", guidance), "F8_E4M3"),
             Part("text_encoders.clip_l.transformer.text_model.", ("clip_l",), "F16"),
@@ -79,8 +74,6 @@ def sd3(made_by: tuple[Any, ...]) -> tuple[Part, ...]:
             Part("first_stage_model.", ("flux_vae",), "F16"))
 
 
-T5_XXL, UMT5_XXL = ("t5", "t5_config_xxl"), ("t5", "umt5_config_xxl")
-CLIP_L = (Part("text_model.", ("clip_l",), "F16"),)
 PUBLIC: Mapping[str, tuple[Part, ...]] = {
     f"{name}.safetensors": parts for name, parts in {
         "checkpoints/v1-5-pruned-emaonly-fp16": sd15("F16"),
@@ -94,62 +87,10 @@ PUBLIC: Mapping[str, tuple[Part, ...]] = {
         "checkpoints/flux1-dev-fp8": flux_checkpoint(True),
         "checkpoints/flux1-schnell-fp8": flux_checkpoint(False),
         "checkpoints/sd3.5_large_fp8_scaled": sd3(SD3_LARGE),
-        "clip_vision/clip_vision_h": one(("clip_vision", "clip_vision_config_h"), "F16"),
-        "controlnet/control_v11p_sd15_canny_fp16": one(("sd15_controlnet",), "F16"),
-        "controlnet/control_v11p_sd15_scribble_fp16": one(("sd15_controlnet",), "F16"),
-        "controlnet/control_v11p_sd15_openpose_fp16": one(("sd15_controlnet",), "F16"),
-        "controlnet/control_v11f1p_sd15_depth_fp16": one(("sd15_controlnet",), "F16"),
-        "controlnet/flux-canny-controlnet-v3": one(("flux_controlnet", 2), "BF16"),
-        "diffusion_models/flux1-dev": one(("flux", True), "BF16"),
-        "diffusion_models/flux1-dev-fp8": one(("flux", True), "F8_E4M3"),
-        "diffusion_models/flux1-schnell": one(("flux", False), "BF16"),
-        "diffusion_models/flux1-krea-dev_fp8_scaled": one(("flux", True), SCALED),
-        "diffusion_models/flux1-dev-kontext_fp8_scaled": one(("flux", True), SCALED),
-        "diffusion_models/wan2.1_t2v_1.3B_fp16": one(("wan", 12, 30, 8960), "F16"),
-        "diffusion_models/wan2.1_t2v_14B_fp8_scaled": one(("wan", 40, 40, 13824), SCALED),
-        "diffusion_models/wan2.1_t2v_14B_fp8_e4m3fn": one(("wan", 40, 40, 13824), "F8_E4M3"),
-        "diffusion_models/wan2.1_i2v_480p_14B_fp16": wan_14b("i2v", 36),
-        "diffusion_models/wan2.1_flf2v_720p_14B_fp16":
-            wan_14b("i2v", 36, flf_pos_embed_token_number=514),
-        "diffusion_models/wan2.1_vace_14B_fp16":
-            wan_14b("vace", 16, vace_layers=8, vace_in_dim=96),
-        "diffusion_models/wan2.1_fun_inp_1.3B_bf16":
-            one(("wan", 12, 30, 8960, "i2v", 36), "BF16"),
-        "diffusion_models/wan2.2_t2v_high_noise_14B_fp8_scaled":
-            one(("wan", 40, 40, 13824), SCALED),
-        "diffusion_models/wan2.2_t2v_low_noise_14B_fp8_scaled":
-            one(("wan", 40, 40, 13824), SCALED),
-        "diffusion_models/wan2.2_i2v_high_noise_14B_fp8_scaled":
-            one(("wan", 40, 40, 13824, "t2v", 36), SCALED),
-        "diffusion_models/wan2.2_i2v_low_noise_14B_fp8_scaled":
-            one(("wan", 40, 40, 13824, "t2v", 36), SCALED),
-        "diffusion_models/flux1-fill-dev": one(("flux", True, 96), "BF16"),
-        "diffusion_models/flux1-canny-dev": one(("flux", True, 32), "BF16"),
-        "diffusion_models/qwen_image_2512_fp8_e4m3fn": one(("qwen_image",), "F8_E4M3"),
-        "diffusion_models/qwen_image_edit_fp8_e4m3fn": one(("qwen_image",), "F8_E4M3"),
-        "diffusion_models/qwen_image_edit_2509_fp8_e4m3fn": one(("qwen_image",), "F8_E4M3"),
-        "diffusion_models/qwen_image_edit_2511_bf16": one(("qwen_image",), "BF16"),
-        "diffusion_models/z_image_bf16": one(("z_image",), "BF16"),
-        "diffusion_models/qwen_image_fp8_e4m3fn": one(("qwen_image",), "F8_E4M3"),
-        "diffusion_models/qwen_image_bf16": one(("qwen_image",), "BF16"),
-        "diffusion_models/z_image_turbo_bf16": one(("z_image",), "BF16"),
-        "text_encoders/clip_l": CLIP_L,
-        "text_encoders/t5xxl_fp16": one(T5_XXL, "F16"),
-        "text_encoders/t5xxl_fp8_e4m3fn": one(T5_XXL, "F8_E4M3"),
-        "text_encoders/t5xxl_fp8_e4m3fn_scaled": one(T5_XXL, SCALED),
-        "text_encoders/umt5_xxl_fp8_e4m3fn_scaled": one(UMT5_XXL, SCALED),
-        "text_encoders/umt5_xxl_fp16": one(UMT5_XXL, "F16"),
-        "text_encoders/qwen_2.5_vl_7b_fp8_scaled": one(("llama", "Qwen25_7BVLI"), SCALED),
-        "text_encoders/qwen_2.5_vl_7b": one(("llama", "Qwen25_7BVLI"), "BF16"),
-        "text_encoders/qwen_3_4b": one(("llama", "Qwen3_4B"), "BF16"),
-        "vae/ae": one(("flux_vae",), "F32"),
-        "vae/wan_2.1_vae": one(("wan_vae", 96), "BF16"),
-        "vae/Wan2_1_VAE_bf16": one(("wan_vae", 96), "BF16"),
-        "vae/qwen_image_vae": one(("wan_vae", 96), "BF16"),
-        "vae/vae-ft-mse-840000-ema-pruned": one(("sd15_vae",), "F32"),
+        "text_encoders/clip_l": (Part("text_model.", ("clip_l",), "F16"),),
         **{f"checkpoints/{name}": parts for name, parts in CHECKPOINTS.items()}, **LTX,
-        **SEEN, **HEARD, **LANGUAGE, **PIXELS,
-        **{place: one(made_by, dtype) for place, made_by, dtype in newer()},
+        **SEEN, **HEARD, **PIXELS,
+        **{place: one(made_by, dtype) for place, made_by, dtype in single()},
     }.items()
 }
 

@@ -1,13 +1,13 @@
 """Published files of image and video models that came with ComfyUI 0.27 to 0.33, by their names.
 
-Like public_newer.py; public_models.py joins it to the others.
+Like public_single.py; public_models.py joins it to the others.
 """
 
 from typing import Any
 
 from .number_types import SCALED
 from .public_classes import DIFFUSION, Made, Part, of, one
-from .public_newer import chroma
+from .public_single import chroma
 
 
 def _lumina(layers: int, text: int, **more: Any) -> Made:

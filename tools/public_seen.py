@@ -1,6 +1,6 @@
 """Published files of models that look at pictures: masks, poses, depth, motion; by their names.
 
-Like public_newer.py; public_models.py joins it to the others.
+Like public_single.py; public_models.py joins it to the others.
 """
 
 from typing import Any

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 import torch
 
 from ..base.said import Said, said
-from .tensor import FLOATS, short
+from .tensor import FLOATS, is_exact, short
 
 # Learned tables of positions: they are small, and rounding them changes the picture.
 _POSITIONS = re.compile(r"pos(?:ition(?:al)?)?_?(?:emb|embed|embedding|enc|encoding|table|id)s?")
@@ -97,17 +97,13 @@ def wanted_dtypes(
             item = Wanted(name, parameter, source, source)
             if item.is_castable:
                 kept = _kept_reason(name, part, rules) or whole
-                narrows = not _keeps_values(source, rules.dtype)
+                narrows = not is_exact(source, rules.dtype)
                 item = (Wanted(name, parameter, source, source, kept) if kept and narrows
                         else Wanted(name, parameter, source, rules.dtype))
             earlier = wanted.get(id(parameter))
             if earlier is None or (item.kept and not earlier.kept):
                 wanted[id(parameter)] = item
     return list(wanted.values())
-
-
-def _keeps_values(source: torch.dtype, target: torch.dtype) -> bool:
-    return torch.finfo(target).bits > torch.finfo(source).bits or source == target
 
 
 def layers(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:

@@ -91,8 +91,5 @@ def test_the_table_tells_both_prompts_and_the_ratio_to_the_best_by_hand(result):
     assert "60 %: 1, 0; 0; 0.50, 2.00" in line[1]
 
 
-def test_a_share_tells_its_commit_and_the_command_that_measures_it_alone(result):
-    share = result["shares"]["60 %"]
-    assert share["commit"]
-    assert share["command"] == ("python benchmarks/recovery_cost.py --comfyui PATH "
-                                "--classes SD1.5 --percent 60")
+def test_a_share_tells_its_commit(result):
+    assert result["shares"]["60 %"]["commit"]

@@ -164,7 +164,7 @@ def test_only_the_part_between_the_markers_of_a_readme_is_written():
 
 def test_every_module_with_a_name_is_a_benchmark_and_its_helpers_are_not():
     names = bench.names()
-    assert {"purge", "offload", "encode_loop", "second_run"} <= set(names)
+    assert {"purge", "offload", "encode_loop"} <= set(names)
     assert not {"on_path", "advice_trials", "recorder_run"} & set(names)
 
 
@@ -235,7 +235,7 @@ def test_a_free_without_effect_ends_the_purge_benchmark_instead_of_being_measure
     monkeypatch.setattr(purge.time, "sleep", lambda _: None)
     device = StubbornDevice()
     with pytest.raises(RuntimeError, match="POST /free had no effect"):
-        purge.PurgeBench(device, None).free(True)
+        purge.PurgeBench(device, None).free_models()
     assert device.asked == purge.TRIES
 
 

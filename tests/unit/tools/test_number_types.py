@@ -8,7 +8,7 @@ import pytest
 from tools.errors import DevError
 from tools.number_types import INT8, NVFP4, SCALED, SCALED_BF16, stored
 from tools.public_models import PUBLIC, sparse_files
-from tools.public_newer import newer
+from tools.public_single import single
 from tools.sparse_files import Weight
 
 SHAPES = {"a.weight": (512, 256), "b.weight": (512, 100), "a.bias": (512,),
@@ -59,7 +59,7 @@ def test_the_settings_that_comfyui_reads_beside_weights_are_those_the_weights_ar
 
 
 def test_each_published_file_is_known_once():
-    names = [f"{place}.safetensors" for place, _, _ in newer()]
+    names = [f"{place}.safetensors" for place, _, _ in single()]
     assert [name for name, count in Counter(names).items() if count > 1] == []
     assert set(names) <= set(PUBLIC)
 

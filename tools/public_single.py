@@ -1,4 +1,4 @@
-"""Published files of newer models by their names, each made of one class of ComfyUI's.
+"""Published files by their names, each made of one class of ComfyUI's.
 
 Like public_models.py, which imports it. The settings are those that ComfyUI's detection
 finds in the published files. What is in a quantised file beside its layers is taken as bfloat16,
@@ -101,7 +101,13 @@ HIDREAM = of("hidream.model:HiDreamImageTransformer2DModel", patch_size=2, in_ch
              out_channels=16, caption_channels=[4096, 4096], axes_dims_rope=[64, 32, 32],
              llama_layers=[*range(32), *[31] * 16])
 ACE_15 = of("ace.ace_step15:AceStepConditionGenerationModel")
-QWEN = ("qwen_image",)
+QWEN = of("qwen_image.model:QwenImageTransformer2DModel")
+Z_IMAGE = of("lumina.model:NextDiT", patch_size=2, in_channels=16, dim=3840, n_layers=30,
+             n_refiner_layers=2, n_heads=30, n_kv_heads=30, qk_norm=True, cap_feat_dim=2560,
+             axes_dims=[32, 48, 48], axes_lens=[1536, 512, 512], rope_theta=256.0,
+             ffn_dim_multiplier=8.0 / 3.0, z_image_modulation=True, time_scale=1000.0,
+             pad_tokens_multiple=32)
+T5_XXL = ("t5", "t5_config_xxl")
 LAYERED = of("qwen_image.model:QwenImageTransformer2DModel", use_additional_t_cond=True)
 MAGE = of("mage_flow.model:MageFlowTransformer2DModel")
 IDEOGRAM = of("ideogram4.model:Ideogram4Transformer2DModel")
@@ -113,7 +119,7 @@ HUNYUAN_VAE = {"block_out_channels": [128, 256, 512, 1024, 1024], "in_channels":
                "upsample_match_channel": True, "z_channels": 32}
 
 # By folder: architecture, then for each number type the files that have it.
-NEWER: dict[str, list[tuple[Made, dict[str, str]]]] = {
+SINGLE: dict[str, list[tuple[Made, dict[str, str]]]] = {
     "diffusion_models": [
         (_flux2(6144, 15360, 8, 48, True), {SCALED: "flux2_dev_fp8mixed"}),
         (KLEIN_4B, {SCALED: "flux-2-klein-4b-fp8 flux-2-klein-base-4b-fp8",
@@ -128,11 +134,15 @@ NEWER: dict[str, list[tuple[Made, dict[str, str]]]] = {
         (_hunyuan_15(), {"F16": "hunyuanvideo1.5_720p_i2v_fp16 hunyuanvideo1.5_720p_t2v_fp16 "
                                 "capybara_v0.1"}),
         (_hunyuan(4096, 3072, 20, 40), {"BF16": "hunyuan_video_t2v_720p_bf16"}),
-        (QWEN, {"BF16": "FireRed-Image-Edit-1.1-transformer",
+        (QWEN, {"BF16": "FireRed-Image-Edit-1.1-transformer qwen_image_bf16 "
+                        "qwen_image_edit_2511_bf16",
+                "F8_E4M3": "qwen_image_fp8_e4m3fn qwen_image_edit_fp8_e4m3fn "
+                           "qwen_image_edit_2509_fp8_e4m3fn qwen_image_2512_fp8_e4m3fn",
                 SCALED: "qwen_image_edit_2511_fp8mixed",
                 INT8: "qwen_image_edit_2511_int8_convrot"}),
         (LAYERED, {"BF16": "qwen_image_layered_bf16 qwen_image_layered_control_bf16"}),
-        (("z_image",), {INT8: "z_image_int8_convrot z_image_turbo_int8_convrot"}),
+        (Z_IMAGE, {"BF16": "z_image_bf16 z_image_turbo_bf16",
+                   INT8: "z_image_int8_convrot z_image_turbo_int8_convrot"}),
         (_kandinsky(), {"BF16": "kandinsky5lite_t2v_sft_5s kandinsky5lite_i2v_5s"}),
         (_kandinsky(model_dim=2560, ff_dim=10240, visual_embed_dim=64, num_visual_blocks=50,
                     axes_dims=[32, 48, 48]),
@@ -157,7 +167,12 @@ NEWER: dict[str, list[tuple[Made, dict[str, str]]]] = {
         (_flux_like(10, 20, 3584), {"BF16": "longcat_image_bf16 longcat_image_edit_bf16"}),
         (_flux_like(6, 27, 2048, yak_mlp=True, txt_norm=True), {"BF16": "ovis_image_bf16"}),
         (chroma("chroma.model:Chroma"), {SCALED: "Chroma1-HD-fp8mixed"}),
-        (("flux", True, 96), {"F8_E4M3": "flux.1-fill-dev-OneReward-transformer_fp8"}),
+        (("flux", True), {"BF16": "flux1-dev", "F8_E4M3": "flux1-dev-fp8",
+                          SCALED: "flux1-krea-dev_fp8_scaled flux1-dev-kontext_fp8_scaled"}),
+        (("flux", False), {"BF16": "flux1-schnell"}),
+        (("flux", True, 32), {"BF16": "flux1-canny-dev"}),
+        (("flux", True, 96), {"BF16": "flux1-fill-dev",
+                              "F8_E4M3": "flux.1-fill-dev-OneReward-transformer_fp8"}),
         (("lotus_unet",), {"F16": "lotus-depth-d-v1-1"}),
     ],
     "text_encoders": [
@@ -175,6 +190,12 @@ NEWER: dict[str, list[tuple[Made, dict[str, str]]]] = {
                                       INT8: "qwen3vl_8b_joyimage_edit_int8_convrot"}),
         (("t5", "byt5_config_small_glyph"), {"F16": "byt5_small_glyphxl_fp16"}),
         (("t5", "t5_config_base"), {"F32": "t5-base"}),
+        (T5_XXL, {"F16": "t5xxl_fp16", "F8_E4M3": "t5xxl_fp8_e4m3fn",
+                  SCALED: "t5xxl_fp8_e4m3fn_scaled"}),
+        (("t5", "umt5_config_xxl"), {"F16": "umt5_xxl_fp16",
+                                     SCALED: "umt5_xxl_fp8_e4m3fn_scaled"}),
+        (("llama", "Qwen25_7BVLI"), {"BF16": "qwen_2.5_vl_7b",
+                                     SCALED: "qwen_2.5_vl_7b_fp8_scaled"}),
         (("clip_text", "sd1_clip_config", 248), {"F16": "clip_l_hidream"}),
         (("clip_text", "clip_config_bigg", 248), {"F16": "clip_g_hidream"}),
         (("clip_text", "clip_config_bigg"), {"F16": "clip_g"}),
@@ -182,8 +203,12 @@ NEWER: dict[str, list[tuple[Made, dict[str, str]]]] = {
     "clip_vision": [
         (("clip_vision", "clip_vision_siglip_384"), {"F16": "sigclip_vision_patch14_384"}),
         (("clip_vision", "clip_vision_config_g"), {"F16": "clip_vision_g"}),
+        (("clip_vision", "clip_vision_config_h"), {"F16": "clip_vision_h"}),
     ],
     "vae": [
+        (("flux_vae",), {"F32": "ae"}),
+        (("sd15_vae",), {"F32": "vae-ft-mse-840000-ema-pruned"}),
+        (("wan_vae", 96), {"BF16": "wan_2.1_vae Wan2_1_VAE_bf16 qwen_image_vae"}),
         (_kl(batch_norm_latent=True), {"F32": "flux2-vae"}),
         (_kl(96, batch_norm_latent=True), {"F32": "full_encoder_small_decoder"}),
         (_engine("hunyuan_video.vae_refiner", "EmptyRegularizer", **HUNYUAN_VAE),
@@ -202,9 +227,9 @@ NEWER: dict[str, list[tuple[Made, dict[str, str]]]] = {
 }
 
 
-def newer() -> Iterator[tuple[str, Made, str]]:
+def single() -> Iterator[tuple[str, Made, str]]:
     """Each file's place without its ending, its architecture and its number type."""
-    for folder, rows in (*NEWER.items(), ("diffusion_models", WAN_VIDEO), *HELPERS.items()):
+    for folder, rows in (*SINGLE.items(), ("diffusion_models", WAN_VIDEO), *HELPERS.items()):
         for made_by, dtypes in rows:
             for dtype, names in dtypes.items():
                 yield from ((f"{folder}/{name}", made_by, dtype) for name in names.split())
