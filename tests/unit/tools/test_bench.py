@@ -164,7 +164,7 @@ def test_only_the_part_between_the_markers_of_a_readme_is_written():
 
 def test_every_module_with_a_name_is_a_benchmark_and_its_helpers_are_not():
     names = bench.names()
-    assert {"purge", "offload", "encode_loop"} <= set(names)
+    assert {"purge", "offload", "encode_loop", "second_run"} <= set(names)
     assert not {"on_path", "advice_trials", "recorder_run"} & set(names)
 
 
