@@ -35,4 +35,5 @@ def start_server(tmp_path, servers):
 
     yield start
     for server in running:
+        print(*server.log_text().splitlines()[-40:], sep="\n")  # pytest shows it if the test failed
         server.stop(grace_seconds=0)
