@@ -160,7 +160,7 @@ def private_patcher(
     recipe = loader_recipe(patcher)
     if recipe is not None:
         copied.cached_patcher_init = (reload_and_cast, (recipe, recast))
-    followed = {**copies, **_copied_patches(copied.model_options)}
+    followed = {**_copied_patches(copied.model_options), **copies}
     for name in ("object_patches", "model_options", "wrappers", "callbacks"):
         setattr(copied, name, follow(getattr(copied, name), followed))
     copied.additional_models.pop("multigpu", None)

@@ -45,3 +45,6 @@ def test_a_patch_that_is_cast_and_moved_with_the_copy_stays_the_originals(cast):
     own.to(torch.bfloat16)
     assert own.hypernet[2].weight.dtype == own.picture.dtype == torch.bfloat16
     assert patch.hypernet[2].weight.dtype == patch.picture.dtype == torch.float32
+    known = Patch()  # a part of the model, which is copied with it
+    copied = cast.private_patcher(patcher, torch.nn.Linear(2, 2), {id(patch): known}, None)
+    assert copied.model_options["transformer_options"]["patches"]["attn1_patch"] == [known]
