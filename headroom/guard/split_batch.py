@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ..base.modules import module_of
+from ..base.patches import patches_in
 from ..host.adapter import guard_host, unrecorded
 from .left_out import complete
 from .replay import RandomState
@@ -71,16 +72,7 @@ def images_are_independent(options: Mapping[str, Any], kwargs: Mapping[str, Any]
         return False
     if any(isinstance(v, torch.Tensor) and k not in _KNOWN_TENSORS for k, v in options.items()):
         return False
-    return all(module_of(patch) in _PER_SAMPLE_PATCHES for patch in _patches(options))
-
-
-def _patches(options: Mapping[str, Any]) -> list[Any]:
-    found: list[Any] = []
-    for functions in options.get("patches", {}).values():
-        found.extend(functions)
-    for functions in options.get("patches_replace", {}).values():
-        found.extend(functions.values())
-    return found
+    return all(module_of(patch) in _PER_SAMPLE_PATCHES for patch in patches_in(options))
 
 
 def chunks_of(batch: int, options: Mapping[str, Any]) -> int:
@@ -170,7 +162,7 @@ def forward(
     independent = _is_independent(executor, options, kwargs)
     smallest = 1 if independent else batch // chunks
     network = getattr(getattr(executor, "class_obj", None), "diffusion_model", None)
-    if any(module_of(part) in _ACROSS_CONDITIONINGS for part in [*_patches(options), network]):
+    if any(module_of(part) in _ACROSS_CONDITIONINGS for part in [*patches_in(options), network]):
         smallest = batch
     limit = max(run.plan.parts or batch, smallest)
     if limit < batch and not _can_cut([*given, kwargs], batch):

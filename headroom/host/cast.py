@@ -14,6 +14,7 @@ import torch
 
 from ..base.copies import Copies, follow
 from ..base.inputs import attribute
+from ..base.patches import patches_in
 from ..base.said import said
 from . import core as host
 from . import strays
@@ -173,10 +174,9 @@ def _copied_patches(model_options: dict[str, Any]) -> Copies:
     Else the original would find a hypernetwork in the dtype of the copy, and on the CPU as soon as
     the copy is unloaded.
     """
-    options = model_options.get("transformer_options", {})
-    groups = [*options.get("patches", {}).values(),
-              *(named.values() for named in options.get("patches_replace", {}).values())]
-    found = {id(one): copy.copy(one) for group in groups for one in group if hasattr(one, "to")}
+    patches = [*patches_in(model_options.get("transformer_options", {})),
+               model_options.get("model_function_wrapper")]
+    found = {id(one): copy.copy(one) for one in patches if hasattr(one, "to")}
     for one in found.values():
         if hasattr(one, "hypernet"):  # its modules, by size
             one.hypernet = copy.deepcopy(one.hypernet)

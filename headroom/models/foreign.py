@@ -17,6 +17,7 @@ import torch
 
 from ..base.device import MIB, in_mib, stays
 from ..base.inputs import attribute
+from ..base.patches import patches_in
 from ..base.said import Said, said
 from ..base.tensors import module_tensors, storages
 from ..host.adapter import current_host
@@ -110,12 +111,8 @@ def _foreign(host: Any, patchers: list[Any]) -> list[Foreign]:
 
 def _patches(patchers: list[Any]) -> list[Any]:
     """Return what packs have put into the networks of these models (IPAdapter), each once."""
-    found: list[Any] = []
-    for patcher in patchers:
-        options = getattr(patcher, "model_options", {}).get("transformer_options", {})
-        for group in ("patches", "patches_replace"):
-            for ours in list(options.get(group, {}).values()):  # a prompt may be adding some
-                found += ours.values() if isinstance(ours, dict) else ours
+    options = [getattr(patcher, "model_options", {}) for patcher in patchers]
+    found = [one for each in options for one in patches_in(each.get("transformer_options", {}))]
     return list({id(one): one for one in found}.values())
 
 

@@ -29,19 +29,21 @@ class Patch:
 
 class Patcher(SimpleNamespace):
     def clone(self):
-        return copy.deepcopy(self, {id(self.patch): self.patch})
+        return copy.deepcopy(self, {id(one): one for one in self.shared})
 
 
 def test_a_patch_that_is_cast_and_moved_with_the_copy_stays_the_originals(cast):
-    patch = Patch()
+    patch, wrapper = Patch(), Patch()
     patcher = Patcher(
-        patch=patch, object_patches={}, wrappers={}, callbacks={}, additional_models={},
-        model_options={"transformer_options": {
+        shared=[patch, wrapper], object_patches={}, wrappers={}, callbacks={}, additional_models={},
+        model_options={"model_function_wrapper": wrapper, "transformer_options": {
             "patches": {"attn1_patch": [patch]}, "patches_replace": {"attn1": {"a": patch}}}})
     copied = cast.private_patcher(patcher, torch.nn.Linear(2, 2), {}, None)
     options = copied.model_options["transformer_options"]
     own, = options["patches"]["attn1_patch"]
     assert options["patches_replace"]["attn1"]["a"] is own
+    assert copied.model_options["model_function_wrapper"].to(torch.bfloat16) is not wrapper
+    assert wrapper.picture.dtype == torch.float32
     own.to(torch.bfloat16)
     assert own.hypernet[2].weight.dtype == own.picture.dtype == torch.bfloat16
     assert patch.hypernet[2].weight.dtype == patch.picture.dtype == torch.float32
