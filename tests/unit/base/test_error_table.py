@@ -57,6 +57,8 @@ def test_a_row_is_of_a_known_family_and_only_memory_is_worth_a_rerun(row):
     ("RuntimeError", "cannot allocate array memory", "ram", "RAM"),
     ("RuntimeError", "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED. This error may appear if you passed "
      "in a non-contiguous input.", "cudnn", None),
+    ("RuntimeError", "GET was unable to find an engine to execute this computation",
+     "cudnn_engine", None),
 ])
 def test_an_error_is_known_by_class_and_text(kind, text, row_id, where):
     row = row_of(kind, text)
