@@ -11,6 +11,7 @@ import comfy.samplers
 from comfy.patcher_extension import WrappersMP
 
 from ..base.modules import module_of
+from ..base.patches import patches_in
 
 # Pixels along one side of a latent pixel where it is not 8, by latent format; each before its base.
 _PIXELS = {"SC_Prior": 42, "SC_B": 4, "Flux2": 16, "LTXV": 32, "Wan22": 16, "HunyuanImage21": 32,
@@ -140,7 +141,7 @@ def keeps_failed_steps(guider: Any, key: str) -> bool:
     own = options.get("transformer_options", {})
     parts: Iterable[Any] = (
         *_flat(options.get(name) for name in _FUNCTIONS),
-        *_flat(own.get(name) for name in ("patches", "patches_replace")),
+        *patches_in(own),
         *patcher.object_patches.values(), *_on_modules(patcher.model),
     )
     return (

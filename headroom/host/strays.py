@@ -9,6 +9,7 @@ import torch
 
 from ..base.device import has_cuda_graph, same_device
 from ..base.modules import module_of
+from ..base.patches import patches_in
 from ..base.tensors import bytes_on
 
 # Dicts by the size of a picture: SAM 3 keeps 108 MiB and more, RIFE 16 MiB for 1080p.
@@ -65,8 +66,7 @@ def put_patches_away(patcher: Any) -> None:
     which keeps the features of the last step: about 110 MiB for a picture of 1024 pixels.
     """
     options = getattr(patcher, "model_options", {}).get("transformer_options", {})
-    patches = [one for found in options.get("patches", {}).values() for one in found]
-    owners: dict[int, Any] = {id(owner): owner for one in patches
+    owners: dict[int, Any] = {id(owner): owner for one in patches_in(options)
                               if (owner := getattr(one, "__self__", None)) is not None}
     for owner in owners.values():
         is_module = isinstance(owner, torch.nn.Module)  # ComfyUI moves it itself
