@@ -71,8 +71,12 @@ def _pack_version() -> str:
 
 
 def _flags(words: Sequence[str]) -> list[str]:
-    """Return the server's flags with the numbers that follow them; other values are left out."""
-    return [word.split("=")[0] for word in words if word.startswith("--") or _number(word)]
+    """Return the server's flags with the numbers that follow them; other values are left out.
+
+    An address is none: that of `--listen` is the user's.
+    """
+    return [word.split("=")[0] for word in words
+            if word.startswith("--") or (_number(word) and word.count(".") < 2)]
 
 
 def _figures(data: Any, name: str = "", kept: frozenset[str] = KEPT) -> Any:

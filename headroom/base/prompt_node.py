@@ -1,6 +1,7 @@
 """A single node of a prompt: its links, the values of its widgets, its title."""
 
 import os
+import unicodedata
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from types import ModuleType
@@ -9,6 +10,7 @@ from typing import Any
 Node = Mapping[str, Any]
 
 MAX_TITLE = 200
+_ACTING = ("Cc", "Cs", "Zl", "Zp")  # Unicode's kinds of letters: control, half a pair, line ends
 MAX_OUTPUT = 1 << 31  # JSON has NaN, infinities and numbers of any length
 MODEL_SUFFIXES = (
     ".safetensors", ".sft", ".ckpt", ".pt", ".pt2", ".pth", ".bin", ".gguf", ".pkl", ".onnx",
@@ -58,10 +60,14 @@ def is_model_name(value: str) -> bool:
 
 
 def title_given(node: Node) -> str:
-    """Return the user's title of a node, or ""; ComfyUI accepts anything as `_meta`."""
+    """Return the user's title of a node, or ""; ComfyUI accepts anything as `_meta`.
+
+    A title goes to logs and terminals: line ends and other codes that act there become spaces.
+    """
     meta = node.get("_meta")
     given = meta.get("title") if isinstance(meta, Mapping) else None
-    return given[:MAX_TITLE] if isinstance(given, str) else ""
+    title = given[:MAX_TITLE] if isinstance(given, str) else ""
+    return "".join(" " if unicodedata.category(one) in _ACTING else one for one in title)
 
 
 def title_of(prompt: Mapping[str, Node], node_id: str) -> str:

@@ -10,6 +10,8 @@ from ..base.environment import folder_of
 from ..base.prompt_node import name_below
 
 IN_PARTS = ("model_index.json", "config.json")  # in the folder of a model of several files
+# Windows logs in to the machine that such a path names, and anybody may have written the prompt.
+_OTHER_MACHINES = ("\\\\", "//")
 EMBEDDING_FOLDER_VARIABLE = "HEADROOM_EMBEDDING_FOLDER"
 
 
@@ -22,7 +24,7 @@ def files_named(name: str) -> list[Path]:
     places = [Path(root) for kind in folder_paths.folder_names_and_paths.values()
               for root in kind[0] if root]
     candidates = [place / relative for place in places]
-    if Path(name).is_absolute():
+    if Path(name).is_absolute() and not name.startswith(_OTHER_MACHINES):
         candidates.append(Path(name))
     if Path(name).suffix and folder_paths.exists_annotated_filepath(name):
         candidates.append(Path(folder_paths.get_annotated_filepath(name)))

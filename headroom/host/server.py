@@ -5,6 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ Handler = Callable[[Any], Awaitable[Any]]
 
 POLL_SECONDS = 0.002
 _QUEUE, _JOBS = "/queue", "/jobs/cancel"
+_OF_THE_QUEUE = ("/prompt", _QUEUE, "/jobs", "/headroom/")
 
 _posting: ContextVar[web.Request | None] = ContextVar("headroom_posting", default=None)
 
@@ -68,14 +70,17 @@ def delay_free(turn: AbstractAsyncContextManager[None]) -> None:
 
 
 def after_each_post(call: Callable[[], None]) -> None:
-    """Call `call` in a thread after each POST, before the answer: it may have changed the queue."""
+    """Call `call` in its own thread after each POST; answers about the queue wait for that."""
+    thread = ThreadPoolExecutor(1, "headroom after posts")
 
     async def tell(request: web.Request, handler: Handler) -> Any:
         try:
             return await handler(request)
         finally:
             if request.method == "POST":
-                await asyncio.get_running_loop().run_in_executor(None, _logging_errors, call)
+                done = thread.submit(_logging_errors, call)
+                if request.path.removeprefix("/api").startswith(_OF_THE_QUEUE):
+                    await asyncio.wrap_future(done)
 
     _add_middleware(tell)
 
@@ -235,8 +240,7 @@ def worker_is_idle(timeout: float = 2.0) -> bool:
 
 
 def _takes_flag(deadline: float) -> bool:
-    queue = PromptServer.instance.prompt_queue
-    pause = threading.Event()
+    queue, pause = PromptServer.instance.prompt_queue, threading.Event()
     while queue.get_tasks_remaining() == 0 and time.monotonic() < deadline:
         # Set it again each time: a flag set before the thread waits for work does not wake it.
         queue.set_flag("headroom_listening", False)

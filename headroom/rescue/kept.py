@@ -24,6 +24,7 @@ class Running:
     heard: SeenError | None = None
     left_out: set[str] = field(default_factory=set)  # nodes without a part of their work
     refusal: str = ""  # of one of our nodes; ComfyUI logs each error twice
+    thread: int = field(default_factory=threading.get_ident)  # that runs prompts
     is_decided: threading.Event = field(default_factory=threading.Event)
 
     def fails(
@@ -47,7 +48,8 @@ class Running:
             self.heard = self.heard._replace(shown=shown)
         if error is not cause:
             self.heard = self.heard._replace(told_as=(type(error).__name__, str(error)))
-        if (guard := guard_host()) is not None:
+        # Other packs log errors of their own threads while a node computes: its casts are in use.
+        if (guard := guard_host()) is not None and self.thread == threading.get_ident():
             guard.streaming.forget_half_casts()  # else a rerun would use them
 
     def node_continues(self, entry: OomAttempt) -> None:

@@ -32,7 +32,9 @@ log = logging.getLogger("headroom")
 ENDING, OUTPUTS = ".sqlite", ".outputs"
 KEPT_SECONDS = 600.0  # samples are kept so long
 PRUNE_EVERY = 200  # samples between two clean-ups
-SETTINGS = ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL")
+# What is deleted is overwritten, and its pages are returned.
+SETTINGS = ("auto_vacuum = FULL", "locking_mode = EXCLUSIVE", "journal_mode = WAL",
+            "synchronous = NORMAL", "secure_delete = ON")
 TABLES = """
 CREATE TABLE IF NOT EXISTS prompt (
     prompt_id TEXT PRIMARY KEY, number REAL, running INTEGER, content TEXT);
@@ -66,6 +68,8 @@ class Sample(NamedTuple):
 
 class QueueFile:
     """An open file, for one thread at a time; what was written survives a kill of the process.
+
+    No text of a prompt that has ended is in the file once the queue is empty.
 
     If the machine loses power, the last writes may be lost. Raises DatabaseError.
     """
@@ -103,6 +107,8 @@ class QueueFile:
                     self._base.execute(f"UPDATE prompt SET running = {RUNNING} WHERE prompt_id = ?",
                                        (is_running, prompt_id))
         self._kept = new
+        if not new:  # the log of writes still has the prompts that ended
+            self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _add(self, prompt_id: str, item: tuple[Any, ...], is_running: bool) -> None:
         try:
@@ -197,4 +203,6 @@ def _content(text: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
 def new_file(folder: Path) -> QueueFile:
     """Make the folder, and in it a file for this process. Raises OSError, DatabaseError."""
     folder.mkdir(parents=True, exist_ok=True)
-    return QueueFile(folder / f"{uuid.uuid4().hex}{ENDING}")
+    path = folder / f"{uuid.uuid4().hex}{ENDING}"
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))  # for this user only, its log too
+    return QueueFile(path)

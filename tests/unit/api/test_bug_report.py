@@ -27,7 +27,8 @@ MEMORY = {"devices": [{"device": "cuda:0", "name": "NVIDIA GeForce RTX 4070", "f
           "models": [{"class": "Flux", "kind": "MODEL", "file": PATH, "loaded_mib": 5.0}]}
 ENVIRONMENT = {"HEADROOM_GUARD": "all", "HEADROOM_EMBEDDING_FOLDER": PATH, "HOME": PATH,
                "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
-WORDS = [PATH, "--lowvram", "--cache-lru", "10", "--base-directory", PATH, f"--temp={WINDOWS}"]
+WORDS = [PATH, "--lowvram", "--cache-lru", "10", "--listen", "203.0.113.7",
+         "--base-directory", PATH, f"--temp={WINDOWS}"]
 
 
 def made():
@@ -66,4 +67,5 @@ def test_versions_settings_and_flags_are_in_it_and_of_folders_only_that_they_are
     assert report["settings"] == {
         "HEADROOM_EMBEDDING_FOLDER": "(set)", "HEADROOM_GUARD": "all",
         "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
-    assert report["arguments"] == ["--lowvram", "--cache-lru", "10", "--base-directory", "--temp"]
+    assert report["arguments"] == [
+        "--lowvram", "--cache-lru", "10", "--listen", "--base-directory", "--temp"]

@@ -12,8 +12,10 @@ from headroom.base.prompt_node import MAX_TITLE, title_given
     *(({"_meta": meta}, "") for meta in (
         None, "text", 5, ["title"], True, {}, {"title": None}, {"title": ["a"]}, {"title": 5})),
     ({}, ""),
+    ({"_meta": {"title": "a\n[INFO] done\x1b[2J \N{ZERO WIDTH JOINER}b\ud800"}},
+     "a [INFO] done [2J \N{ZERO WIDTH JOINER}b "),
 ])
-def test_a_title_is_text_of_some_length_or_there_is_none(node, title):
+def test_a_title_is_one_line_of_some_length_or_there_is_none(node, title):
     assert title_given(node) == title
 
 

@@ -11,3 +11,6 @@ def test_a_models_folder_of_another_pack_that_is_no_path_hides_no_file_of_the_ot
         "folder_names_and_paths": {"odd": ([None, ""], set()), "own": ([str(tmp_path)], set())},
         "exists_annotated_filepath": lambda name: False})
     assert files.files_named("a.ckpt") == [tmp_path / "a.ckpt"]
+    assert files.files_named(str(tmp_path / "a.ckpt")) == [tmp_path / "a.ckpt"]
+    # As a path on another machine: Windows would log in there.
+    assert files.files_named(f"/{tmp_path / 'a.ckpt'}") == []

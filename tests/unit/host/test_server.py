@@ -1,6 +1,7 @@
 """The hooks in ComfyUI's server, on a stand-in of it: an error of ours costs the user nothing."""
 
 import asyncio
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -21,16 +22,16 @@ def fails():
     raise ValueError("of ours")
 
 
-def posted(host):
+def posted(host, path="/prompt"):
     """The answer of the server to a POST."""
     async def answer(request):
         return web.Response(text="queued")
 
     async def ask():
         app = host.PromptServer.instance.app
-        app.router.add_post("/prompt", answer)
+        app.router.add_post(path, answer)
         async with TestClient(TestServer(app)) as client:
-            told = await client.post("/prompt")
+            told = await client.post(path)
             return told.status, await told.text()
 
     return asyncio.run(ask())
@@ -50,6 +51,22 @@ def test_an_error_of_ours_after_a_post_does_not_change_its_answer(host, caplog):
     host.after_each_post(fails)
     assert posted(host) == (200, "queued")
     assert "of ours" in caplog.text
+
+
+@pytest.mark.parametrize(("path", "waits"), [
+    ("/prompt", True), ("/api/queue", True), ("/interrupt", False), ("/of/another/pack", False)])
+def test_only_answers_about_the_queue_wait_until_it_is_on_disk(host, path, waits):
+    may_end, told = threading.Event(), []
+
+    def write():
+        may_end.wait(10)
+        told.append("on disk")
+
+    host.after_each_post(write)
+    if waits:
+        may_end.set()
+    assert posted(host, path) == (200, "queued") and told == ["on disk"] * waits
+    may_end.set()
 
 
 WAITING = ["a", "b"]

@@ -67,6 +67,23 @@ def test_a_prompt_is_in_the_file_until_it_has_ended(tmp_path):
     assert left_queues(tmp_path) == [] and os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("count", [1, 300])
+def test_nothing_of_the_prompts_that_ended_is_on_disk_and_only_this_user_reads_the_others(
+    tmp_path, count
+):
+    file = new_file(tmp_path)
+    items = [item(n, str(n), {"1": {"inputs": {"text": "a secret " * 500}}}) for n in range(count)]
+    file.keep([], items)
+    found = list(tmp_path.iterdir())
+    assert any(b"a secret" in path.read_bytes() for path in found)
+    assert os.name == "nt" or {path.stat().st_mode & 0o77 for path in found} == {0}
+    file.keep(items[:1], [])
+    file.keep([], [])
+    assert not any(b"a secret" in path.read_bytes() for path in tmp_path.iterdir())
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 100_000
+    file.close()
+
+
 def test_a_prompt_that_was_queued_again_is_not_left_a_second_time(tmp_path):
     file = new_file(tmp_path)
     file.keep([], [item(1, "a"), item(2, "b")])
