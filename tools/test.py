@@ -54,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--python", help="test on this Python (3.12, or a path): unit tests and a "
                         "real server in which every node runs, or what PYTEST_ARGUMENTs say")
+    parser.add_argument("--checks", action="store_true", help="run only what is not pytest's")
     parser.add_argument("--worlds", action="store_true", help=f"run everything on Python {USUAL} "
                         f"beside the unit tests and such a server on Python {OLDEST}, as CI does")
     parser.add_argument("rest", nargs="*", metavar="PYTEST_ARGUMENT")
@@ -63,6 +64,8 @@ def main(args: argparse.Namespace) -> int:
     words = list(args.rest)
     if words[:1] == ["--python"] and len(words) > 1:
         return _test(given_python(words[1]), words[2:] or SHORT)
+    if words == ["--checks"]:
+        return len(_failing_checks(ensure_environment(None)))
     if words != ["--worlds"]:
         return _test(None, words)
     oldest, usual = find_python(OLDEST), find_python(USUAL)

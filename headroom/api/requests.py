@@ -92,11 +92,12 @@ def expect_empty(body: bytes) -> None:
     _fields(body)
 
 
-def runs_asked(query: Mapping[str, str]) -> int:
-    """Read `limit` of GET /headroom/runs."""
+def runs_asked(query: Mapping[str, str]) -> tuple[int, bool]:
+    """Read `limit` and `nodes` of GET /headroom/runs: how many records, and whether with nodes."""
     numbers = {str(number) for number in range(1, MAX_RUNS_ASKED + 1)}
-    return int(_field(query, "limit", numbers.__contains__,
-                      f"a number from 1 to {MAX_RUNS_ASKED}", str(MAX_RUNS_ASKED)))
+    limit = _field(query, "limit", numbers.__contains__,
+                   f"a number from 1 to {MAX_RUNS_ASKED}", str(MAX_RUNS_ASKED))
+    return int(limit), _field(query, "nodes", ("0", "1").__contains__, "0 or 1", "1") == "1"
 
 
 def free_mib_asked(query: Mapping[str, str]) -> int:

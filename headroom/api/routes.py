@@ -135,7 +135,7 @@ class Routes:
     # ---------------------------------------------------- in a thread
 
     def _runs(self, request: Request) -> Response:
-        found = self.recorder.runs(requests.runs_asked(request.query))
+        found = self.recorder.runs(*requests.runs_asked(request.query))
         return json_response({"runs": [self._with_more(run) for run in found]})
 
     def _one_run(self, request: Request) -> Response:

@@ -28,6 +28,8 @@ KINDS: tuple[type[Exception], ...] = tuple(
 # The names that the table of errors and ComfyUI's history have for them.
 _NAMES = {"OutOfMemoryError": TORCH_OOM, "MemoryError": MemoryError, "OSError": OSError,
           "SafetensorError": SafetensorError, "RuntimeError": RuntimeError}
+# The same for ComfyUI's history, which has no types: a class of a pack that is none of these, but
+# means out of memory, is named here.
 _TOLD_NAMES = {*_NAMES, "OomGuardError", "AcceleratorError", "_ArrayMemoryError"}
 _TOLD_BY_COMFYUI = "you ran out of memory on your GPU"
 _AMOUNT = re.compile(

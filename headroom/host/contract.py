@@ -1,9 +1,11 @@
 """Every symbol of ComfyUI that the pack uses, and how; symbols.py checks this table in a ComfyUI.
 
 A call is written as we make it, with `_` for a value and `...` for other arguments; a name alone is
-an attribute. "?" marks what some ComfyUIs lack: headroom/host/ tests for it before use.
-Two calls of one name are its forms in different ComfyUIs. tests/worlds/releases.json notes what 53
-releases have of it; tests/worlds/newer has what is newer than these, and where it was seen.
+an attribute. "?" marks what some ComfyUIs lack: headroom/host/ tests for it before use. If it is
+there with other parameters, its whole feature is lost: what the pack can do without is a feature of
+its own. Two calls of one name are its forms in different ComfyUIs; of two names both have a "?".
+tests/worlds/releases.json notes what 53 releases have of it; tests/worlds/newer has what is newer
+than these, and where it was seen.
 Attributes that objects get when they are created are searched in the code of their class. What a
 user loses without a feature, and which other features depend on it, is in features.py.
 """

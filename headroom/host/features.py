@@ -1,7 +1,8 @@
 """Which features of Headroom are lost because the running ComfyUI lacks or changed their symbols.
 
 `check` compares the table of symbols with ComfyUI once, when the pack starts; code that needs a
-feature asks `lost`. Without ComfyUI nothing is checked and nothing is lost.
+feature asks `lost`. A symbol with "?" that is not there costs no feature and is not announced.
+Without ComfyUI nothing is checked and nothing is lost.
 """
 
 import importlib

@@ -28,7 +28,8 @@ class Report:
     def text(self) -> str:
         """The report: headline, steps, then a line for each figure's before, after, difference.
 
-        It is also valid Markdown for ComfyUI's Preview Any, where two spaces end a line.
+        It is also valid Markdown for ComfyUI's Preview Any, where two spaces end a line. The panel
+        writes the same in its user's language: `reportText` in js/lib/say.js.
         """
         steps = [f"- {step}" for step in self.steps]
         table = "  \n".join(difference_table(self.before, self.after))

@@ -138,12 +138,13 @@ class Recorder:
             run, write, *arguments = self._events.popleft()
             write(run, *arguments)
 
-    def runs(self, count: int = MOST) -> list[dict[str, Any]]:
+    def runs(self, count: int = MOST, with_nodes: bool = True) -> list[dict[str, Any]]:
         """Return at most `count` records without samples, newest first."""
         with self._lock:
             self.catch_up()
             newest = list(reversed(self._runs.values()))[:count]
-            return [run_json(run, time.perf_counter()) for run in newest]
+            now = time.perf_counter()
+            return [run_json(run, now, with_nodes=with_nodes) for run in newest]
 
     def run(self, prompt_id: str) -> dict[str, Any] | None:
         """Return one record with its samples; None if the prompt is not, or no longer, known."""

@@ -21,7 +21,9 @@ Json = dict[str, Any]
 NOTABLE_SPILL_BYTES = 64 * MIB
 
 
-def run_json(run: Run, now: float, with_samples: bool = False) -> Json:
+def run_json(
+    run: Run, now: float, with_samples: bool = False, with_nodes: bool = True
+) -> Json:
     """Return the record of a run, or its record so far; nodes that still run end at `now`."""
     end = run.ended.at if run.ended is not None else now
     main = run.fullest
@@ -36,8 +38,6 @@ def run_json(run: Run, now: float, with_samples: bool = False) -> Json:
         "peak_rss_mib": in_mib(run.peak_rss_bytes),
         **_card_json(total_bytes, peak),
         "devices": [{"device": name, **_card_json(total, most)} for name, total, most in cards],
-        "nodes": [_node_json(run, record, main, now) for record in sorted(
-            run.nodes.records.values(), key=lambda record: record.before is None)],
         "nodes_left_out": sum(count for _, count in run.nodes.left_out.values()),
         "left_out": [{"display_node_id": node_id, "title": title, "count": count}
                      for node_id, (title, count) in run.nodes.left_out.items()],
@@ -64,6 +64,9 @@ def run_json(run: Run, now: float, with_samples: bool = False) -> Json:
         "ram_held": run.ram_held,
         "error": None if run.error is None else error_json(run, run.error),
     }
+    if with_nodes:
+        data["nodes"] = [_node_json(run, record, main, now) for record in sorted(
+            run.nodes.records.values(), key=lambda record: record.before is None)]
     if with_samples:
         data["samples"] = _samples_json(run, main)
     return data

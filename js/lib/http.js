@@ -50,7 +50,7 @@ export function createHttp(fetchApi) {
     });
   return {
     memory: () => answer("/headroom/memory"),
-    runs: async (limit) => (await answer(`/headroom/runs?limit=${limit}`)).runs,
+    runs: async (limit) => (await answer(`/headroom/runs?limit=${limit}&nodes=0`)).runs,
     run: (promptId) => answer(`/headroom/runs/${encodeURIComponent(promptId)}`),
     advice(promptId, intoGib = null) {
       const into = intoGib === null ? "" : `?into_gib=${intoGib}`;

@@ -43,7 +43,8 @@ export function speakers(i18n) {
 }
 
 /**
- * A report's headline and text in the user's language, with its figures to the tenth.
+ * A report's headline and text in the user's language, with its figures to the tenth; in English they
+ * are those of `Report.text` in headroom/measure/report.py.
  * @param {Report} report
  * @param {Say} t
  */

@@ -53,7 +53,7 @@ export function settings(onBadges) {
       id: "Headroom.Server.KeepRamFree",
       category: ["Headroom", "Server", "KeepRamFree"],
       name: "Make room in RAM before it runs out",
-      tooltip: "Below 2 % of RAM, or 1 GiB. Acts when ComfyUI starts. HEADROOM_RAM_FREE_MIB in the server's environment wins.",
+      tooltip: "Below 2 % of RAM, or 1 GiB: idle models go to disk; a prompt that would take the rest is interrupted, and may run again once. Acts when ComfyUI starts. HEADROOM_RAM_FREE_MIB in the server's environment wins.",
       type: "boolean",
       defaultValue: true,
     },

@@ -135,6 +135,8 @@ def test_the_list_of_runs_is_newest_first_and_limited(client):
     found = client.get_json("/api/headroom/runs?limit=2")["runs"]
     assert [run["prompt_id"] for run in found] == ids[:0:-1]
     assert "samples" not in found[0]
+    [short] = client.get_json("/headroom/runs?limit=1&nodes=0")["runs"]
+    assert short == {name: value for name, value in found[0].items() if name != "nodes"}
     status, answer = client.get("/headroom/runs?limit=0")
     assert status == 400 and "limit" in answer["error"]
 

@@ -22,7 +22,7 @@ test("routes and bodies are those of the contract", async () => {
   await http.offload("m3");
   assert.deepEqual(asked, [
     ["GET", "/headroom/memory", undefined],
-    ["GET", "/headroom/runs?limit=5", undefined],
+    ["GET", "/headroom/runs?limit=5&nodes=0", undefined],
     ["GET", "/headroom/runs/a%2Fb", undefined],
     ["POST", "/headroom/purge", "{}"],
     ["POST", "/headroom/offload", '{"model":"m3"}'],

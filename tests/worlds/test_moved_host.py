@@ -22,14 +22,14 @@ print(json.dumps([one for table in contract.CONTRACT.values() for found in symbo
                   for one in found]))
 """
 # What is lost with each feature: itself, and what needs it.
-ALONE = ("sorter", "reserve",  # these do not need "nodes"
-         "devices", "buffers", "spare", "clip", "cast", "outputs")
+WITHOUT_NODES = ("sorter", "reserve")  # these do not need "nodes"
+WITH_NODES = ("devices", "buffers", "spare", "clip", "cast", "outputs")
 RERUN = {"rerun", "outputs"}
 WITH = {
-    **{feature: {feature} for feature in ALONE}, "rerun": RERUN,
+    **{feature: {feature} for feature in (*WITHOUT_NODES, *WITH_NODES)}, "rerun": RERUN,
     "server": {"server", "record", *RERUN}, "record": {"record", *RERUN},
     "guard": {"guard", "clip", *RERUN}, "files": {"files", *RERUN},
-    "nodes": {"nodes", "guard", "files", "server", "record", *RERUN, *ALONE[2:]},
+    "nodes": {"nodes", "guard", "files", "server", "record", *RERUN, *WITH_NODES},
 }
 
 

@@ -95,7 +95,8 @@ def test_a_bad_offload_is_refused_with_one_sentence(bad):
 
 
 def test_the_number_of_runs_is_limited():
-    assert runs_asked({}) == 50 and runs_asked({"limit": "7"}) == 7
+    assert runs_asked({}) == (50, True) and runs_asked({"limit": "7"}) == (7, True)
+    assert runs_asked({"nodes": "0"}) == (50, False)
 
 
 @pytest.mark.parametrize("bad", ["0", "51", "-1", "ten", "", "1e1", "٣", "9" * 5000])
