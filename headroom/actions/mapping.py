@@ -21,6 +21,7 @@ from ..base.said import said
 from ..base.tensors import module_tensors, parts_of, storage_key
 
 MIN_MAPPED_BYTES = 4096
+LEFT_BYTES = 256 * MIB  # of the disk, for what ComfyUI itself writes there
 # Where the bytes of each block were at the last offload, by its name.
 _slots: weakref.WeakKeyDictionary[torch.nn.Module, dict[str, Slot]] = weakref.WeakKeyDictionary()
 
@@ -112,16 +113,17 @@ def _refuse_special_classes(modules: Iterable[torch.nn.Module]) -> None:
 
 
 def _expect_room(nbytes: int, folder: Path) -> None:
+    needed = nbytes + LEFT_BYTES
     try:
         private_file.write(folder, ())
         free = shutil.disk_usage(folder).free
     except OSError as error:
         raise refused(error) from error
-    if free < nbytes:
+    if free < needed:
         raise DiskRefused(said(
             "Offload Model with to = 'disk' needs {need_mib} in ComfyUI's temp folder, but only "
             "{free_mib} are free there: make room or choose to = 'CPU'.",
-            need_mib=nbytes / MIB, free_mib=free / MIB))
+            need_mib=needed / MIB, free_mib=free / MIB))
 
 
 def refused(error: OSError) -> DiskRefused:

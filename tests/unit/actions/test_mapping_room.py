@@ -35,9 +35,12 @@ def with_free(monkeypatch, folder, free):
     monkeypatch.setattr(mapping.shutil, "disk_usage", lambda _: usage._replace(free=free))
 
 
-def test_too_little_room_is_said_before_anything_moves(tmp_path, monkeypatch):
-    with_free(monkeypatch, tmp_path, 1)
-    with pytest.raises(DiskRefused, match="only 0.0 MiB are free there: make room or choose"):
+@pytest.mark.parametrize(("free", "told"), [(1, "0.0"), (200 << 20, "200.0")])
+def test_too_little_room_for_it_and_other_files_is_said_before_anything_moves(
+    tmp_path, monkeypatch, free, told
+):
+    with_free(monkeypatch, tmp_path, free)
+    with pytest.raises(DiskRefused, match=f"only {told} MiB are free there: make room or choose"):
         check_mappable([torch.nn.Linear(64, 64)], tmp_path)
 
 
