@@ -8,6 +8,7 @@ from ..base.graph import Wire
 from ..base.prompt_node import title_of
 from ..base.said import Said, joined, said
 from ..host.adapter import has_flag
+from ..models.foreign import NOTABLE_AFTER_RUN, Foreign, foreign_models
 from .failed_prompt import FailedPrompt
 from .queue_file import KeptPrompt, Sample
 from .setup import WhatRuns
@@ -122,12 +123,23 @@ def ended_otherwise(prompt_id: str, row: Row | None) -> Said:
 
 
 def failed_twice(second: FailedPrompt, first: FailedPrompt) -> str:
-    """Return the error of a rerun, which also names the error of the first run."""
+    """Return the error of a rerun, which also names the error of the first run.
+
+    It names the models of packs too, because a rerun unloads ComfyUI's only.
+    """
     twice = said(
         "The rerun of prompt {prompt_id} ran out of memory as well: {now} In the first run, "
         "{before}",
         prompt_id=first.prompt_id, now=what_failed(second), before=what_failed(first))
-    return joined(" ", [twice, *_what_helps(second.row, is_guarded=True)])
+    stay = [] if second.where == "RAM" else foreign_models(least_bytes=NOTABLE_AFTER_RUN)
+    return joined(" ", [twice, *map(_stays, stay), *_what_helps(second.row, is_guarded=True)])
+
+
+def _stays(one: Foreign) -> Said:
+    classes = ", ".join(one.classes[:MODELS_NAMED])
+    return said("{held_mib} of the GPU are in {models}, which ComfyUI does not unload.",
+                held_mib=one.bytes / MIB,
+                models=classes if one.pack is None else f"{one.pack} ({classes})")
 
 
 def not_guarded(left: Sequence[Wire]) -> str:

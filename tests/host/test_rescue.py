@@ -20,6 +20,9 @@ from tools.graph import picture
 from tools.waiting import wait_until
 
 pytestmark = pytest.mark.host
+HOLDS_MODEL, HOLDS_NO_MODEL = (  # in a variable of a pack's module
+    {"1": {"class_type": "ProbeHold", "inputs": {"where": where, "mib": 128}}}
+    for where in ("module global", ""))
 
 
 # ---------------------------------------------------------------- real models
@@ -151,6 +154,7 @@ def test_the_rerun_comes_before_everything_else_that_waits(gpu):
 
 
 def test_the_error_of_a_guard_in_a_rerun_is_told_with_the_first(gpu):
+    gpu.client.run(HOLDS_MODEL)
     gpu.client.run(picture(26).prompt)
     runs = failing(gpu, picture(27).prompt, every=1, above_bytes=100_000, times=10_000)
     assert runs.failed == "sampler" and not runs.succeeded
@@ -159,6 +163,8 @@ def test_the_error_of_a_guard_in_a_rerun_is_told_with_the_first(gpu):
     text = told(gpu, runs.rerun_id)["failure"]["text"]
     assert f"The rerun of prompt {runs.first_id} ran out of memory as well" in text
     assert "In the first run, KSampler (node sampler)" in text
+    assert "128.0 MiB of the GPU are in headroom_probe (Linear), which ComfyUI does not" in text
+    gpu.client.run(HOLDS_NO_MODEL)
 
 
 def test_where_a_guard_gave_up_because_the_gpu_is_too_small_nothing_runs_again(sim):
