@@ -15,6 +15,7 @@ from . import lessons, weights
 from .attempt import guarding, is_recovering
 from .call import GuardOptions
 from .controlnet import with_splitting_controls
+from .errors import OomGuardError
 from .recover import recover
 from .replay import Containers, RandomState
 from .run import KEY, Footprint, Run
@@ -65,6 +66,9 @@ class _Guard:
             lambda: executor(noise, *args, **kwargs), reset)
         try:
             return recover(call, self._options, is_outer=True)
+        except OomGuardError:
+            self._guard.sampling.end_sampling(guider)
+            raise
         finally:
             run.end()
 
