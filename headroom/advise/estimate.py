@@ -181,7 +181,7 @@ def _verdict(
                              "available. Models may have to be unloaded for each other.", **have)
     return "streams", said("It does not fit as a whole: it needs at least {low_mib}, and "
                            "{room_mib} are available. "
-                           "At least {short_mib} of weights have to be streamed in every step.",
+                           "{short_mib} of weights have to be streamed each time they are used.",
                            short_mib=(low - room) / MIB, **have)
 
 
