@@ -10,21 +10,22 @@ from ..base.environment import folder_of
 from ..base.prompt_node import name_below
 
 IN_PARTS = ("model_index.json", "config.json")  # in the folder of a model of several files
-# Windows logs in to the machine that such a path names, and anybody may have written the prompt.
-_OTHER_MACHINES = ("\\\\", "//")
 EMBEDDING_FOLDER_VARIABLE = "HEADROOM_EMBEDDING_FOLDER"
 
 
 def files_named(name: str) -> list[Path]:
     """Return the existing files that `name` means: in a models folder, as input, or a full path.
 
-    A folder counts if it has a model of several files, in the layout of Hugging Face.
+    A folder counts if it has a model of several files, in the layout of Hugging Face. A path on
+    another machine is not looked at: Windows would log in there, and anybody may have written it.
     """
+    if name[:2].replace("\\", "/") == "//":
+        return []
     relative = name_below(name)
     places = [Path(root) for kind in folder_paths.folder_names_and_paths.values()
               for root in kind[0] if root]
     candidates = [place / relative for place in places]
-    if Path(name).is_absolute() and not name.startswith(_OTHER_MACHINES):
+    if Path(name).is_absolute():
         candidates.append(Path(name))
     if Path(name).suffix and folder_paths.exists_annotated_filepath(name):
         candidates.append(Path(folder_paths.get_annotated_filepath(name)))
