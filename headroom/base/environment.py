@@ -27,8 +27,13 @@ def word_of(environment: Mapping[str, str], name: str, words: tuple[str, ...]) -
 
 
 def count_of(environment: Mapping[str, str], name: str, unit: str) -> int | None:
-    """Return the whole number that `name` is set to; None if it is not set, or is no number."""
+    """Return the whole number that `name` is set to; None if it is not set, or is no number.
+
+    `off` is 0, since other settings have that word.
+    """
     value = environment.get(name, "").strip()
+    if value.lower() == "off":
+        return 0
     if value == "":
         return None
     if value.isascii() and value.isdecimal() and len(value) <= MAX_DIGITS:

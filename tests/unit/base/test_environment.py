@@ -25,6 +25,7 @@ def test_an_unset_variable_is_none_without_a_warning(caplog, value):
 def test_right_words_numbers_and_folders_are_taken(caplog):
     assert word_of({NAME: " ALL "}, NAME, ("off", "all")) == "all"
     assert count_of({NAME: " 512 "}, NAME, "MiB") == 512 and count_of({NAME: "0"}, NAME, "MiB") == 0
+    assert count_of({NAME: " Off "}, NAME, "MiB") == 0
     assert folder_of({NAME: "/shared/embeddings"}, NAME) == Path("/shared/embeddings")
     assert folder_of({NAME: "~/x"}, NAME) == Path.home() / "x"
     assert not warned(caplog)
