@@ -86,10 +86,11 @@ def start() -> None:
 
 def _start() -> None:
     from .host import server as host_server
+    from .host.user_settings import settings_of_the_only_user
 
     if not host_server.has_server():
         return
-    off, settings = turned_off(), host_server.settings_of_the_only_user()
+    off, settings = turned_off(), settings_of_the_only_user()
     if off or (off is None and settings.get(OFF_SETTING) is True):
         log.info("[Headroom] turned off: the nodes, and nothing else")
         return
@@ -150,7 +151,8 @@ def _start() -> None:
             told = error_json(run, run.error)
             # For an error that a rerun can help, the rescue itself informs the user.
             if told["means"] is not None and not told["means"]["retry"]:
-                host_server.send_event("headroom.error", {"prompt_id": run.prompt_id, **told})
+                host_server.send_event("headroom.error", {"prompt_id": run.prompt_id, **told},
+                                       ended=run.prompt_id)
 
     strains = Strains(Spill(counter_of_windows(), pinned_bytes).bytes_now)
     recorder = Recorder(

@@ -4,6 +4,7 @@
 requests pays nothing. Names and labels: docs/monitoring.md.
 """
 
+import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,7 +23,8 @@ MAX_CLASSES = 200
 OTHER = "other"
 MAX_FAILED = 1000
 PEAK_BUCKETS_MIB = (
-    256, 512, 1024, 2048, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152, 81920,
+    256, 512, 1024, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 10240, 12288, 14336, 16384, 20480,
+    24576, 32768, 40960, 49152, 65536, 81920, 98304, 147456, 196608,
 )
 
 
@@ -84,6 +86,7 @@ class Metrics:
         self.collect = collect  # the library calls it for the present figures
         self._failure_of = failure_of
         self._client: Any = None  # the library, after the first request
+        self._beginning = threading.Lock()
         self._classes: set[str] = set()  # of nodes, that have a label of their own
         self._failed: deque[str] = deque(maxlen=MAX_FAILED)
 
@@ -92,8 +95,9 @@ class Metrics:
 
         `catch_up` calls `run_is_over` for every run that is over.
         """
-        if self._client is None:
-            self._begin()
+        with self._beginning:  # two may ask for the first page at once
+            if self._client is None:
+                self._begin()
         catch_up()
         self._count_failures()
         return self._client.generate_latest(self._registry), self._client.CONTENT_TYPE_LATEST

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from types import SimpleNamespace
 from typing import Any
 
 from aiohttp import web
 from server import PromptServer
 
 from .types import Outcome, messages_of
+from .user_settings import settings_of
 
 log = logging.getLogger("headroom")
 
@@ -111,8 +111,8 @@ def on_queue_cleared(call: Callable[[], None]) -> None:
 def empties_queue(path: str, body: Any, waiting: Collection[str]) -> bool:
     """Return whether a POST of `body` to `path` removes all prompts that wait.
 
-    Older ComfyUIs get a command to clear the queue; newer ones may also get the ids of all its
-    jobs. A job that is cancelled by its own id (`/jobs/{id}/cancel`) leaves the others.
+    Newer ComfyUIs may get the ids of all its jobs in the place of the command to clear it. A job
+    that is cancelled by its own id (`/jobs/{id}/cancel`) leaves the others.
     """
     path = path.removeprefix("/api")
     if not isinstance(body, dict) or path not in (_QUEUE, _JOBS):
@@ -137,25 +137,8 @@ def before_prompt_is_validated(change: Callable[[Any, dict[str, Any]], Any]) -> 
 
     _add_middleware(remember)
     before_first_request(lambda: PromptServer.instance.add_on_prompt_handler(
-        lambda data: change(data, _settings_of(_posting.get()))
+        lambda data: change(data, settings_of(_posting.get()))
     ))
-
-
-def settings_of_the_only_user() -> dict[str, Any]:
-    """Return the browser settings; nothing if ComfyUI keeps several users. Reads a file."""
-    return _settings_of(SimpleNamespace(headers={}))  # a request that names no user
-
-
-def _settings_of(request: Any) -> dict[str, Any]:
-    """Return the browser settings of the user who sends this request; may read a file."""
-    manager = getattr(PromptServer.instance, "user_manager", None)
-    if manager is None or request is None:
-        return {}
-    try:
-        manager.get_request_user_id(request)  # for an unknown user get_settings logs an error
-        return dict(manager.settings.get_settings(request))
-    except (KeyError, OSError, web.HTTPException):
-        return {}  # ComfyUI does not know this user, or cannot make the user's folder
 
 
 def _add_middleware(work: Callable[[web.Request, Handler], Awaitable[Any]]) -> None:
@@ -164,10 +147,16 @@ def _add_middleware(work: Callable[[web.Request, Handler], Awaitable[Any]]) -> N
         app.middlewares.append(web.middleware(work))
 
 
-def send_event(event: str, data: dict[str, Any]) -> None:
-    """Send an event to the browser that queued the running prompt; to all if none did."""
-    server = PromptServer.instance
-    server.send_sync(event, data, server.client_id)
+def send_event(event: str, data: dict[str, Any], ended: str | None = None) -> None:
+    """Send an event to the browser that queued the running prompt; to all if none did.
+
+    `ended`: the id of another prompt, which is in the history already.
+    """
+    client = PromptServer.instance.client_id
+    if ended is not None:
+        item = (history_entry(ended) or {}).get("prompt") or (None,) * 4
+        client = item[3].get("client_id") if isinstance(item[3], dict) else None
+    PromptServer.instance.send_sync(event, data, client if isinstance(client, str) else None)
 
 
 def prompts_waiting() -> bool:

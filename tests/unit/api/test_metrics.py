@@ -1,9 +1,14 @@
 """GET /headroom/metrics: valid for Prometheus, bounded, and free of cost until somebody asks."""
 
+import contextlib
 import json
 import sys
+import threading
+import types
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import prometheus_client
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -207,3 +212,24 @@ def test_the_dashboard_and_the_page_about_it_name_what_there_is(source, moment, 
         assert names_in(text) <= known and families <= {
             name.removesuffix("_total") for name in names_in(text)
         }
+
+
+def test_two_first_requests_at_once_count_once(monkeypatch):
+    client = types.ModuleType("prometheus_client")  # its import takes a while
+    vars(client).update(vars(prometheus_client))
+    begun = threading.Barrier(2)
+    monkeypatch.setitem(sys.modules, "prometheus_client", client)
+    client.__dict__.pop("CollectorRegistry")
+    client.__getattr__ = lambda name: _late(begun, name)
+    heard = []
+    monkeypatch.setattr(metrics_module, "listen", heard.append)
+    made = Metrics(lambda: (), lambda prompt_id: {})
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda _: made.page(lambda: None), range(2)))
+    assert len(heard) == 1
+
+
+def _late(begun, name):
+    with contextlib.suppress(threading.BrokenBarrierError):
+        begun.wait(0.2)
+    return getattr(prometheus_client, name)

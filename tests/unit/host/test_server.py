@@ -69,6 +69,17 @@ def test_only_answers_about_the_queue_wait_until_it_is_on_disk(host, path, waits
     may_end.set()
 
 
+@pytest.mark.parametrize(("ended", "client"), [(None, "runs now"), ("a", "me"), ("b", None)])
+def test_an_event_about_a_prompt_that_has_ended_goes_to_who_queued_that_one(host, ended, client):
+    sent, extra = [], {"a": {"client_id": "me"}, "b": {}}
+    instance = host.PromptServer.instance
+    instance.client_id, instance.send_sync = "runs now", lambda *told: sent.append(told)
+    instance.prompt_queue = SimpleNamespace(get_history=lambda prompt_id, map_function: {
+        prompt_id: {"prompt": (1, prompt_id, {}, extra[prompt_id], [])}})
+    host.send_event("headroom.error", {}, ended=ended)
+    assert sent == [("headroom.error", {}, client)]
+
+
 WAITING = ["a", "b"]
 
 
