@@ -35,6 +35,10 @@ class MemoryReport(io.ComfyNode):
         )
 
     @classmethod
+    def fingerprint_inputs(cls, **connected: Any) -> float | str:
+        return "" if "value" in connected else float("nan")  # it is the report of each prompt
+
+    @classmethod
     def execute(cls, value: Any = None) -> io.NodeOutput:
         run = running_record()
         text = report_text(run)

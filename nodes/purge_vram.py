@@ -52,8 +52,8 @@ class PurgeVRAM(io.ComfyNode):
         )
 
     @classmethod
-    def fingerprint_inputs(cls, run: str = "when inputs change", **_: Any) -> float | str:
-        return float("nan") if run == "every time" else ""
+    def fingerprint_inputs(cls, run: str = "when inputs change", **others: Any) -> float | str:
+        return float("nan") if run == "every time" or "value" not in others else ""
 
     @classmethod
     def execute(

@@ -55,18 +55,28 @@ def load_named(name: str) -> tuple[Any, str]:
     return loaded.conditioning, "\n".join([*lines, *(f"Warning: {text}" for text in warnings)])
 
 
-def problem_with(name: str) -> str | None:
-    """Return why this is no valid name, or None; the file may still be saved before it runs."""
+def problem_with(name: str | None) -> str | None:
+    """Return why this is no valid name, or None; the file may still be saved before it runs.
+
+    A name that comes over a wire is None: it is not known yet.
+    """
     try:
-        file_of(_folder(), name)
+        if name is not None:
+            file_of(_folder(), name)
     except NotUsable as error:
         return str(error)
     return None
 
 
-def fingerprint(name: str) -> str:
-    """Return a text that changes with the file and with the warnings for this workflow."""
+def fingerprint(name: str | None) -> str:
+    """Return a text that changes with the file and with the warnings for this workflow.
+
+    Of a name that comes over a wire (None) it changes with each file in the folder.
+    """
     try:
+        if name is None:
+            changed = ((one, file_of(_folder(), one).stat().st_mtime_ns) for one in names())
+            return str(list(changed))
         file = file_of(_folder(), name)
         loaded, content = load(file), identity_of(file)["content"]
     except (OSError, NotUsable) as error:

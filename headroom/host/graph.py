@@ -21,7 +21,7 @@ from .types import asked_about
 
 NUMERIC_FLAGS = (
     "fp8", "fp16", "bf16", "fp32", "force_", "use_", "disable_xformers", "dont_upcast",
-    "deterministic", "fast",
+    "deterministic", "fast", "supports_", "enable_triton", "disable_triton",
 )
 # Libraries that make tokens of text, and kernels that encoders may use, if they are installed.
 ENCODER_PACKAGES = (

@@ -60,3 +60,13 @@ def test_the_value_goes_through_and_nothing_runs_again_unasked(client):
     entry = client.run(prompt)
     run = client.get_json(f"/headroom/runs/{entry['prompt_id']}")
     assert {node["node_id"] for node in run["nodes"] if node["cached"]} == {"1", "2", "3"}
+
+
+def test_a_report_and_a_purge_with_nothing_connected_are_of_each_prompt(client):
+    purge = {"class_type": "HeadroomPurgeVRAM", "inputs": {
+        "unload": "no models", "only_below_free_mib": 0, "free_ram": False,
+        "reset_node_cache": False, "run": "when inputs change"}}
+    prompt = {"1": work(), "2": report(value=["1", 0]), "3": report(), "4": purge}
+    client.run(prompt)
+    run = client.get_json(f"/headroom/runs/{client.run(prompt)['prompt_id']}")
+    assert {node["node_id"] for node in run["nodes"] if node["cached"]} == {"1", "2"}

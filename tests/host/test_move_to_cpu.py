@@ -113,6 +113,17 @@ def test_what_one_workflow_saves_another_loads_bit_by_bit_without_an_encoder(cli
     assert "by one.safetensors" in texts[loaded.id] and "Warning" not in texts[loaded.id]
 
 
+def test_a_name_may_come_over_a_wire_and_a_file_that_was_replaced_is_loaded_again(client):
+    digests = []
+    for text in ("a cat", "a dog"):
+        client.run(saving("wired", text=text)[0].prompt)
+        graph, loaded, shown = loading("wired")
+        name = graph.add("HeadroomMoveToCPU", value="wired")
+        graph.prompt[loaded.id]["inputs"]["name"] = name[0]
+        digests.append(told(client, graph, shown)[1][0]["digest"])
+    assert digests[0] != digests[1]
+
+
 def test_another_encoder_in_the_workflow_is_warned_about_and_nothing_refused(client):
     client.run(saving("warned")[0].prompt)
     for others in ([], ["two.safetensors"], []):  # the file and the node stay the same
