@@ -48,33 +48,35 @@ function setWidget(node, name, value) {
   if (widget.value !== value) widget.value = value;
 }
 
-/** A new node between an output and some inputs; one in each graph that such inputs are in. */
+/** A new node between an output and some inputs: one in each graph, and for each node of ours that only some of them come through. */
 function insert(step, doing) {
   const targets = step.to.map(([id, name]) => {
     const node = nodeOf(doing, id);
-    return { id, node, index: inputOf(node, name) };
+    const index = inputOf(node, name);
+    return { id, node, index, wired: sourceOf(node, index) };
   });
-  const groups = byGraph(targets);
+  const groups = bySource(targets);
   if (!groups.length) groups.push([]);
   return groups.map((group) => insertOnce(step, group, doing));
 }
 
-/** Targets by the graph they are in; one that several instances of a subgraph share comes once. */
-function byGraph(targets) {
-  const groups = new Map();
+/** Targets by the graph they are in and the output that feeds them; one that several instances of a subgraph share comes once. */
+function bySource(targets) {
+  const groups = [];
   for (const target of targets) {
-    const group = groups.get(target.node.graph) ?? [];
-    groups.set(target.node.graph, group);
-    if (!group.some(({ node, index }) => node === target.node && index === target.index)) group.push(target);
+    const isFedAlike = ({ node, wired }) => node.graph === target.node.graph
+      && ["node", "slot", "input"].every((part) => wired?.[part] === target.wired?.[part]);
+    const group = groups.find((one) => isFedAlike(one[0]));
+    if (!group) groups.push([target]);
+    else if (!group.some(({ node, index }) => node === target.node && index === target.index)) group.push(target);
   }
-  return [...groups.values()];
+  return groups;
 }
 
 function insertOnce(step, targets, doing) {
   const path = pathOf(targets[0]?.id ?? step.from[0]).slice(0, -1);
-  const wired = targets.length ? sourceOf(targets[0].node, targets[0].index) : null;
   // The prompt has this connection, so where there is no wire a pack makes it (Use Everywhere).
-  const source = wired ?? further(step.from, path, doing);
+  const source = targets[0]?.wired ?? further(step.from, path, doing);
   const graph = targets[0]?.node.graph ?? source.node.graph;
   const node = makeNode(doing, step.class_type);
   node.pos = placeBetween(graph, source.node, targets[0]?.node, grown(node.size, doing));

@@ -68,15 +68,27 @@ export function checkEdit(edit, prompt, classes) {
   }
 }
 
+/** Whether an edit is still to be made; one that does not fit raises CannotApply. */
+function isDue(edit, prompt, classes) {
+  try {
+    checkEdit(edit, prompt, classes);
+    return true;
+  } catch (error) {
+    if (!(error instanceof CannotApply) || error.why !== WHY.done) throw error;
+    return false;
+  }
+}
+
 /**
- * Apply edits, in order, as one step of undo; what does not fit raises CannotApply and leaves
+ * Apply edits that are not there yet, in order, as one step of undo; what does not fit raises CannotApply and leaves
  * everything as it was. `canvas` is LiteGraph's, `prompt()` gives the API prompt of what is on it,
  * `create(class)` a node, `undo()` takes the last step back, `frame()` waits for the next drawing, `wait(ms)` longer,
  * `growth()` says by how much new nodes may grow when they are first drawn.
  */
 export async function applyEdits(edits, classes, { canvas, prompt, create, undo, frame, wait, growth = () => 1 }) {
   const before = await prompt();
-  for (const edit of edits) checkEdit(edit, before, classes);
+  const due = edits.filter((edit) => isDue(edit, before, classes));
+  if (!due.length) throw new CannotApply(WHY.done, {});
   const nodes = [];
   let failed = null;
   canvas.emitBeforeChange();
@@ -86,7 +98,7 @@ export async function applyEdits(edits, classes, { canvas, prompt, create, undo,
   const content = contentOf(root);
   canvas.emitBeforeChange();
   try {
-    for (const edit of edits) nodes.push(...applyEdit(root, edit, create, growth()));
+    for (const edit of due) nodes.push(...applyEdit(root, edit, create, growth()));
     open(canvas, nodes);
     await still(canvas, nodes, frame);
     keepApart(nodes);
@@ -143,7 +155,10 @@ export function createApplying({ words, notify, page }) {
     const classes = new Map(run.nodes.map((node) => [String(node.node_id), node.class_type]));
     const names = titlesOf(advice, t);
     try {
-      await applyEdits(advice.map((item) => item.edit), classes, page());
+      const tools = page();
+      const id = tools.canvas && rootOf(tools.canvas.graph).id;
+      if (id && run.workflow_id && run.workflow_id !== String(id)) throw new CannotApply(WHY.other, {});
+      await applyEdits(advice.map((item) => item.edit), classes, tools);
       notify("success", t("Applied: {names}", { names }), t("New nodes are selected; Ctrl+Z takes all of it back."));
     } catch (error) {
       const isRefused = error instanceof CannotApply; // else an error of the page, or of a pack in it

@@ -1,6 +1,6 @@
 // The timeline of a run as SVG: memory above, one band for each node below.
 import { h, svg } from "./dom.js";
-import { growthText, isNothing, mib, seconds } from "./format.js";
+import { growthText, isNothing, mib, seconds, widthOf } from "./format.js";
 import { growthOf, namesOf } from "./runs.js";
 import {
   bands, bandsAt, duration, hueOf, memoryLimit, memoryTicks, points, sampleAt, ticks,
@@ -12,6 +12,7 @@ const LANE_HEIGHT = 20;
 const GAP = 16;
 const MAX_LANES = 4;
 const NARROWEST_LABEL = 34;
+const LETTER = 6; // pixels
 
 /**
  * The chart of a run, `width` pixels wide, and below it the figures under the pointer.
@@ -120,8 +121,10 @@ function bandTitle(node, name, t) {
 }
 
 function label(title, band, y) {
-  const letters = Math.floor((band.width - 8) / 6);
-  const text = title.length > letters ? `${title.slice(0, Math.max(1, letters - 1))}…` : title;
+  const letters = [...title];
+  const isLonger = (name) => widthOf(name, LETTER) > band.width - 8;
+  while (letters.length > 1 && isLonger(`${letters.join("")}…`)) letters.pop();
+  const text = isLonger(title) ? `${letters.join("")}…` : title;
   return svg("text", { x: band.x + 4, y: y + 13 }, text);
 }
 

@@ -1,5 +1,8 @@
 // The routes of the server. `fetchApi` is the frontend's own: it knows the base path and the user.
 
+/** A server that was stopped in the middle of an answer never ends it. */
+const LONGEST_MS = 30_000;
+
 /** What the server said when it refused: in English, and with `said` for other languages. */
 export class Refused extends Error {
   constructor(status, sentence, said) {
@@ -28,7 +31,8 @@ export function reasonText(error, t) {
 export function createHttp(fetchApi) {
   async function reached(path, options) {
     try {
-      return await fetchApi(path, { cache: "no-store", ...options });
+      const signal = options ? undefined : AbortSignal.timeout(LONGEST_MS); // what acts may take long
+      return await fetchApi(path, { cache: "no-store", signal, ...options });
     } catch (error) {
       throw new NoAnswer(messageOf(error));
     }

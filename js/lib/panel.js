@@ -63,11 +63,16 @@ export function createPanel({ http, words, interval, pickNode, prompt, notify, p
   let runsDue = true;
 
   async function askRuns() {
+    const before = wanted;
     state.runs = await http.runs(RUNS_LISTED);
     const listed = state.runs.some((run) => run.prompt_id === state.chosen);
     const id = listed ? state.chosen : state.runs[0]?.prompt_id;
     if (!id) state.run = null;
-    else if (state.run?.prompt_id !== id || isRunning(state.run)) state.run = await oneRun(id);
+    else if (state.run?.prompt_id !== id || isRunning(state.run)) {
+      const found = await oneRun(id);
+      if (wanted !== before) return; // another one has been chosen since
+      state.run = found;
+    }
     await askAdvice();
   }
 
@@ -83,7 +88,7 @@ export function createPanel({ http, words, interval, pickNode, prompt, notify, p
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
     }
-    state.advice = { of: run.prompt_id, items };
+    if (state.run?.prompt_id === run.prompt_id) state.advice = { of: run.prompt_id, items };
   }
 
   /** Tell the user what did not work; `part` of the panel shows again what holds. */

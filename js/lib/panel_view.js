@@ -5,6 +5,7 @@ import { heldPeaks, limitControl, memoryCards, reserveControl } from "./memory_v
 import { foreignLines, modelList } from "./models_view.js";
 import { ramLines } from "./ram_view.js";
 import { nodeTable } from "./node_table.js";
+import { adviceView } from "./advice.js";
 import { runActions, runDetails, runPicker } from "./run_view.js";
 import { reportText } from "./say.js";
 
@@ -92,7 +93,7 @@ export function createView(container, { state, words, sorting, actions }) {
   }
 
   function drawNoRun() {
-    for (const part of ["picker", "nodes", "actions"]) show(part, "", () => []);
+    for (const part of ["picker", "advice", "nodes", "actions"]) show(part, "", () => []);
     show("run", "", () => [h("p.headroom-quiet", {}, t("No run yet. Queue a workflow and look here again."))]);
   }
 
@@ -107,7 +108,9 @@ export function createView(container, { state, words, sorting, actions }) {
     const seen = [run.prompt_id, run.status, run.samples?.seconds.length, events, Boolean(run.ram_held), width];
     const options = { t, width, actions };
     show("picker", [listed, run.prompt_id, width], () => [runPicker(state.runs, run.prompt_id, options)]);
-    show("run", [seen, advice.length], () => runDetails(run, advice, options));
+    show("run", seen, () => runDetails(run, options));
+    // Not when the width changes: a form that is open adds a scrollbar, and somebody types into it.
+    show("advice", [run.prompt_id, run.status, advice.length], () => [adviceView(run, advice, options)].filter(Boolean));
     show("nodes", [seen, sorting()], () => [nodeTable(run, sorting(), options)]);
     show("actions", [seen], () => runActions(run, t));
   }
@@ -144,10 +147,11 @@ function panelParts(t, onPurge, onBugReport) {
     estimate: h("div.headroom-stack"),
     picker: h("div"),
     run: h("div.headroom-stack"),
+    advice: h("div"),
     nodes: h("div"),
     actions: h("div"),
   };
-  const { purge, error, lost, report, memory, held, reserve, ram, models, estimate, picker, run, nodes, actions } = parts;
+  const { purge, error, lost, report, memory, held, reserve, ram, models, estimate, picker, run, advice, nodes, actions } = parts;
   const root = h(
     "div.headroom-panel",
     {},
@@ -158,7 +162,7 @@ function panelParts(t, onPurge, onBugReport) {
     section(t("Memory"), memory, held, reserve, ram),
     section(t("Loaded models"), models),
     section(t("Open workflow"), estimate),
-    section(t("Last runs"), picker, h("div.headroom-stack", {}, run, nodes, actions)),
+    section(t("Last runs"), picker, h("div.headroom-stack", {}, run, advice, nodes, actions)),
     h("button.headroom-button.headroom-bug", { type: "button", title: t("A file with versions, settings and the figures of the last runs; no prompt's text, no title, no path"), onclick: onBugReport }, t("Save a bug report")),
   );
   return { root, parts };

@@ -1,5 +1,5 @@
 // The lower half of the panel: which run, its timeline, what happened in it, and its nodes.
-import { adviceView, rangeText } from "./advice.js";
+import { rangeText } from "./advice.js";
 import { timeline } from "./chart.js";
 import { h } from "./dom.js";
 import { actionText, gaveUpLine, happened, loopTexts, oomLine } from "./happened.js";
@@ -89,12 +89,11 @@ function namer(run) {
 }
 
 /**
- * Figures, chart, out-of-memory attempts and advice of one run.
+ * Figures, chart and out-of-memory attempts of one run.
  * @param {Run} run
- * @param {Advice[]} advice
  * @param {Drawing} options
  */
-export function runDetails(run, advice, { t, width, actions }) {
+export function runDetails(run, { t, width, actions }) {
   const name = namer(run);
   const oom = (run.oom ?? []).map((entry) => oomLine(entry, name(entry), t));
   const gaveUp = (run.gave_up ?? []).map((entry) => gaveUpLine(entry, name(entry), t));
@@ -108,7 +107,6 @@ export function runDetails(run, advice, { t, width, actions }) {
     happened((run.spilled ?? []).map((one) => h("li", { "data-spilled": one.node_id }, t.said(one.said, one.text))), t("VRAM that the driver moved into RAM")),
     ramOfRun(run, t),
     happened(loopTexts(run, t).map((text) => h("li", {}, text)), t("Loops")),
-    adviceView(run, advice, { t, actions }),
   ].filter((part) => part !== null);
 }
 

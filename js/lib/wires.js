@@ -12,6 +12,7 @@ export const WHY = {
   noInput: phrase("Node {node} has no input {input} that fits."),
   noClass: phrase("This page does not know the node {node}: reload it."),
   done: phrase("This is in the workflow already."),
+  other: phrase("This run was of another workflow: open that one, or queue this one for advice of its own."),
 };
 
 /** An edit that does not fit the canvas; `why` is the sentence to say, `values` fills it. */

@@ -106,6 +106,27 @@ test("several edits are one change, and the new nodes are selected", async () =>
   assert.deepEqual(wires(graph), ["1:0>4:0", "4:0>5:0", "5:0>3:0"]);
 });
 
+test("of several edits those that are there already are left out", async () => {
+  const { calls, tools } = page(two());
+  const there = insert("HeadroomOOMGuard");
+  const prompt = async () => PROMPT;
+  await assert.rejects(applyEdits([there], classes, { ...tools, prompt }), refused("done"));
+  await applyEdits([there, { steps: [{ ...insert("HeadroomPurgeVRAM").steps[0], out: 0 }] }], classes, { ...tools, prompt });
+  assert.deepEqual(calls.filter(([name]) => name === "select"), [["select", 4]]);
+});
+
+test("advice on a run of another workflow is not applied to this one", async () => {
+  const told = [];
+  const { tools } = page(Object.assign(two(), { id: "here" }));
+  const apply = createApplying({ words: () => (text) => text, notify: (...words) => told.push(words), page: () => tools });
+  const advice = [{ id: "a", kind: "oom_guard", edit: { steps: [{ ...insert("HeadroomOOMGuard").steps[0], out: 0 }] } }];
+  const ran = { nodes: [], workflow_id: "elsewhere" };
+  await apply(advice, ran);
+  assert.deepEqual(told, [["warn", "Nothing was changed", WHY.other]]);
+  await apply(advice, { ...ran, workflow_id: "here" });
+  assert.equal(told[1][0], "success");
+});
+
 test("an edit that fails half way is taken back and told", async () => {
   const { calls, tools } = page(two());
   const steps = [{ ...insert("HeadroomOOMGuard").steps[0], out: 0 }, { op: "set", node: "3", input: "gone", value: 1 }];

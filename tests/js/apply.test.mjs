@@ -39,6 +39,14 @@ test("a second node goes behind the first on the same wire", () => {
   assert.deepEqual(wires(graph), ["1:0>4:0", "1:1>2:0", "2:0>3:1", "4:0>5:0", "5:0>3:0"]);
 });
 
+test("an input that comes through a node of ours keeps it, and one that does not gets none", () => {
+  const graph = simple();
+  graph.getNodeById(1).connect(0, graph.put("Sample", 5), 0);
+  apply(graph, { ...guard([["3", "model"]]), class_type: "HeadroomCastBF16" });
+  apply(graph, guard([["3", "model"], ["5", "model"]]));
+  assert.deepEqual(wires(graph), ["1:0>6:0", "1:0>8:0", "1:1>2:0", "2:0>3:1", "6:0>7:0", "7:0>3:0", "8:0>5:0"]);
+});
+
 test("a replaced node keeps its id, place, title, values and wires", () => {
   const graph = simple();
   const old = graph.getNodeById(2);

@@ -6,6 +6,8 @@ export const TYPES = {
   Sample: { inputs: ["model", "positive"], outputs: ["LATENT"], widgets: { steps: 20 } },
   HeadroomOOMGuard: { inputs: ["model"], outputs: ["model"], widgets: { max_attempts: 8 } },
   HeadroomOffloadModel: { inputs: ["model", "after"], outputs: ["model", "after"], widgets: { to: "CPU" } },
+  HeadroomCastBF16: { inputs: ["model"], outputs: ["model"], widgets: { max_attempts: 8 } },
+  HeadroomPurgeVRAM: { inputs: ["model"], outputs: ["model"], widgets: { max_attempts: 8 } },
   HeadroomEncodeToCPU: { inputs: ["clip"], outputs: ["conditioning"], widgets: { text: "", cache: "off" } },
 };
 

@@ -50,7 +50,7 @@ module.exports = [
       ecmaVersion: 2022,
       sourceType: "module",
       globals: named(
-        "Blob", "CSS", "Element", "HTMLElement", "ResizeObserver", "URL", "clearTimeout", "console", "document",
+        "AbortSignal", "Blob", "CSS", "Element", "HTMLElement", "ResizeObserver", "URL", "clearTimeout", "console", "document",
         "navigator", "requestAnimationFrame", "setTimeout", "window",
       ),
     },
