@@ -49,8 +49,8 @@ class Model(NamedTuple):
         """Its largest part: it must be on the GPU at once if nothing is to stream."""
         if self.is_patch:
             return 0
-        most = max(self.weights.parts.values(), default=0)
-        return most // 2 if self.is_8_bit else most
+        parts = self.weights.parts_8_bit if self.is_8_bit else self.weights.parts
+        return max(parts.values(), default=0)
 
 
 def estimate(graph: Graph, like: tuple[str, Json] | None, device: DeviceMemory | None) -> Json:

@@ -22,13 +22,14 @@ PARTS = {
 
 
 class Weights(NamedTuple):
-    """Bytes on disk, and those of each part as 16 bit; "" is the part without a prefix.
+    """Bytes on disk, and those of each part as 16 and as 8 bit; "" is the part without a prefix.
 
     `is_broken`: the header cannot be read, so only the size on disk is known.
     """
 
     bytes: int
     parts: Mapping[str, int]
+    parts_8_bit: Mapping[str, int]
     is_broken: bool = False
 
 
@@ -52,23 +53,26 @@ def weights_of(path: Path) -> Weights | None:
 @lru_cache(maxsize=256)
 def _weights(path: Path, suffix: str, size: int, _changed: int) -> Weights:
     if suffix not in WITH_HEADER:
-        return Weights(size, {"": size})
+        return Weights(size, {"": size}, {"": size // 2})
     try:
-        return Weights(size, _parts_of(path))
+        return Weights(size, *_parts_of(path))
     except (OSError, SafetensorError):
-        return Weights(size, {"": size}, is_broken=True)
+        return Weights(size, {"": size}, {"": size // 2}, is_broken=True)
 
 
-def _parts_of(path: Path) -> dict[str, int]:
-    """Return the bytes of each part as 16 bit. The library checks the header."""
+def _parts_of(path: Path) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the bytes of each part as 16 and as 8 bit. The library checks the header."""
     parts: dict[str, int] = {}
+    small: dict[str, int] = {}
     with safe_open(path, framework="np") as file:
         for name in file.keys():
             tensor = file.get_slice(name)
             dtype = tensor.get_dtype()
             # Its first number is that of its bits; "BOOL" has none, and takes 8.
             bits = int(re.findall(r"\d+", f"{dtype} 8")[0])
-            taken = math.prod(tensor.get_shape()) * bits // 8 // WIDE.get(dtype, 1)
+            count = math.prod(tensor.get_shape())
+            taken = count * bits // 8 // WIDE.get(dtype, 1)
             part = next((PARTS[prefix] for prefix in PARTS if name.startswith(prefix)), "")
             parts[part] = parts.get(part, 0) + taken
-    return parts
+            small[part] = small.get(part, 0) + min(taken, count)
+    return parts, small

@@ -192,6 +192,18 @@ def test_bytes_of_every_dtype_are_counted_as_the_library_reads_them(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
+@pytest.mark.parametrize(("dtype", "loaded"), [("F16", 1600), ("F8_E4M3", 3200), ("F32", 800)])
+def test_a_loader_that_casts_to_8_bit_halves_only_what_is_wider(registry, tmp_path, dtype, loaded):
+    write(tmp_path / "b.safetensors", {"w": (dtype, 3200)})
+    loader = {"class_type": "UNETLoader",
+              "inputs": {"unet_name": "b.safetensors", "weight_dtype": "fp8_e4m3fn"}}
+    prompt = {"1": loader, "2": {"class_type": "SaveImage", "inputs": {"x": ["1", 0]}}}
+    plain = {**prompt, "1": {**loader, "inputs": {"unet_name": "b.safetensors"}}}
+    low, unchanged = (of(one, registry)["needs_mib"][0] for one in (prompt, plain))
+    as_16_bit = 1600 if dtype == "F32" else 3200
+    assert unchanged - low == as_16_bit - loaded
+
+
 def test_nobody_waits_for_a_pipe_with_the_name_of_a_model_file(tmp_path):
     os.mkfifo(tmp_path / "m.safetensors")
     assert weights_of(tmp_path / "m.safetensors") is None
