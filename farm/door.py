@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from .clients import Clients, event
-from .history import ENDINGS, ending_of, entry_of, failure
+from .errors import strange
+from .history import ENDINGS, ending_of, entry_of, failure, job_of
 from .keys import attempt_id
 from .line import Begun, Line, Refused, order_for, wish_of
 from .placement import Sizes, Waiting
@@ -214,9 +215,15 @@ class Door:
                 return
             first.set_result(None)
         found = {} if is_refused else outcome.entry
-        entry = entry_of(begun.kept, found or failure(key, text), seat.server.name, outcome, past)
+        name = seat.server.name
+        try:
+            entry = entry_of(begun.kept, found or failure(key, text), name, outcome, past)
+            job_of(replace(begun.kept, entry=entry))  # clients will ask for it
+        except Exception as error:  # noqa: BLE001 - the entry is another program's
+            entry = entry_of(
+                begun.kept, failure(key, strange(name, error)), name, outcome, past)
         kind, data = ending_of(entry)
-        if self.store.ends(key, seat.server.name, ENDINGS[kind], entry):
+        if self.store.ends(key, name, ENDINGS[kind], entry):
             self.clients.tell(begun.client_id, event(kind, data))
             self.clients.tell(begun.client_id,
                               event("executing", {"node": None, "prompt_id": key}))

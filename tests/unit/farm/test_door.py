@@ -141,6 +141,32 @@ def test_an_error_of_its_own_is_told_at_once_and_the_prompt_is_not_tried_again(s
     assert len(first.posts("/prompt")) + len(second.posts("/prompt")) == 1
 
 
+@pytest.mark.parametrize("strange", [
+    {"status": {"messages": [["executed", None]]}}, {"outputs": {"1": None}}, {"prompt": 3},
+], ids=["message", "outputs", "prompt"])
+def test_an_entry_that_nobody_understands_fails_its_prompt_alone_and_its_server_goes_on(
+    servers, opened, strange,
+):
+    [comfy] = servers(1000)
+    door, answer = opened(comfy), comfy.answer
+
+    def strangely(path, *rest):
+        status, found = answer(path, *rest)
+        is_entry = path.startswith("/history/")
+        return status, {key: {**found[key], **strange} for key in found} if is_entry else found
+
+    comfy.answer = strangely
+    with door.listening("me") as until:
+        bad = door.queue(prompt(seed=1), client_id="me")
+        said = until("execution_error")[-1]["data"]["exception_message"]
+    assert said.startswith(f"{comfy.url} answered something strange: ")
+    comfy.answer = answer
+    good = door.queue(prompt(seed=2))
+    assert door.entry(good)["status"]["status_str"] == "success"
+    assert [(one["id"], one["status"]) for one in door.get("/api/jobs")["jobs"]] == [
+        (good, "completed"), (bad, "failed")]
+
+
 def test_the_queue_is_seen_and_prompts_are_taken_out_and_interrupted(servers, opened):
     [comfy] = servers(1000)
     door = opened(comfy)
