@@ -80,6 +80,26 @@ def test_a_preview_reaches_a_client_in_the_form_that_it_understands(servers, ope
     assert whole.endswith(b"picture") and second.encode() in whole
 
 
+@pytest.mark.parametrize("broken", [
+    b"\0\0\0\4\0\0\0\3{x}picture", b"\0\0\0\4\0\0\0\2[]picture", b"\0\0\0\4\0\0\0\2\xff\xffp",
+    b'\0\0\0\4\0\0\0\x11{"image_type":[]}', b"\0\0\0\4", b"",
+])
+def test_a_broken_preview_is_passed_on_and_its_server_is_still_heard(servers, opened, broken):
+    [comfy] = servers(1000)
+    door, tell = opened(comfy), comfy.tell
+
+    def broken_first(prompt_id, kind, **data):
+        if data.get("preview"):
+            comfy.send_frame(comfy.clients[prompt_id], 2, broken)
+        tell(prompt_id, kind, **data)
+
+    comfy.tell = broken_first
+    with door.listening("me") as until:
+        door.queue(prompt(), client_id="me")
+        heard = [one for one in until("executing", None) if isinstance(one, bytes)]
+    assert len(heard) == 2 and heard[1].endswith(b"\2picture")
+
+
 def test_files_of_one_name_on_two_servers_are_each_shown_from_their_own(servers, opened):
     small, large = servers(1000, 4000)
     door = opened(small, large)
