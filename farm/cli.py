@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import prompts
-from .client import Batch
-from .comfy import Comfy, Unknown, Unreachable
+from .client import Batch, Farm
+from .comfy import Unknown, Unreachable
 from .progress import Counts, Progress
 from .servers import read_servers
 from .verdict import Limits
@@ -130,7 +130,7 @@ def batch(
     results.mkdir(parents=True, exist_ok=True)
 
     async def through() -> Counts:
-        farm = Comfy(url, args.silent_seconds, token=token)
+        farm = Farm(url, args.silent_seconds, token=token)
         try:
             found = Batch(farm, results, progress, is_own)
             await found.run(prompts.read_all(args.prompts))
