@@ -11,9 +11,8 @@ from .history import ENDINGS, ending_of, final
 from .keys import attempt_id
 from .line import Begun, Line, Refused, order_for, wish_of
 from .placement import Sizes, Waiting
-from .seat import Seat, Seats, Work
+from .seat import Seat, Seats, Tasks, Work
 from .store import Store
-from .tasks import Tasks
 from .verdict import Limits, verdict
 from .words import FarmError, Json, Order, Outcome
 

@@ -110,7 +110,7 @@ def test_prompts_of_a_server_that_left_the_farm_or_does_not_come_back_are_run_by
 @pytest.fixture
 def failing_once(monkeypatch):
     """Has a method of the store fail once, after it has written."""
-    monkeypatch.setattr("farm.tasks.STORE_SECONDS", 0.1)
+    monkeypatch.setattr("farm.seat.STORE_SECONDS", 0.1)
 
     def fail(name):
         method = getattr(Store, name)
