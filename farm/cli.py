@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import prompts
-from .client import Batch
-from .comfy import Comfy, Unknown, Unreachable
+from .client import Batch, Farm
+from .comfy import Unknown, Unreachable
 from .progress import Counts, Progress
 from .servers import read_servers
 from .verdict import Limits
@@ -58,7 +58,8 @@ def parser() -> argparse.ArgumentParser:
     serve_parser = commands.add_parser("serve", help="be one ComfyUI in front of many")
     add = serve_parser.add_argument
     add("--host", default="127.0.0.1", help="who may connect; default: this machine only")
-    add("--port", type=_count, default=8288, metavar="N", help="default: %(default)s")
+    add("--port", type=_port, default=8288, metavar="N",
+        help="0: one that is free; default: %(default)s")
     add("--upload-mib", type=_count, default=100, metavar="N",
         help="largest body of a request; default: %(default)s")
     _add_servers(serve_parser, 0)  # who looks on wants to see an error at once
@@ -130,7 +131,7 @@ def batch(
     results.mkdir(parents=True, exist_ok=True)
 
     async def through() -> Counts:
-        farm = Comfy(url, args.silent_seconds, token=token)
+        farm = Farm(url, args.silent_seconds, token=token)
         try:
             found = Batch(farm, results, progress, is_own)
             await found.run(prompts.read_all(args.prompts))
@@ -168,6 +169,12 @@ def _seconds(word: str) -> float:
     if not 0 < seconds <= 1e7:
         raise argparse.ArgumentTypeError(f"expected seconds, more than 0, but got {word[:40]!r}")
     return seconds
+
+
+def _port(word: str) -> int:
+    if not (word.isascii() and word.isdecimal() and len(word) <= 5 and int(word) <= 65535):
+        raise argparse.ArgumentTypeError(f"expected a port, up to 65535, but got {word[:40]!r}")
+    return int(word)
 
 
 def _count(word: str) -> int:

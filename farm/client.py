@@ -2,9 +2,11 @@
 
 import asyncio
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from . import outputs
 from .comfy import Comfy, Unknown, Unreachable
@@ -20,6 +22,32 @@ LOOK_SECONDS = 0.5
 STARTS = 5  # in a row that fail before a server that was there once is given up
 TRIES = 3  # of a prompt whose files its server did not have any more
 TARGET = "batch"  # in the ids of a batch's prompts, which are the same after a restart
+
+
+class Farm(Comfy):
+    """A farm's address, where a proxy may answer for a door that is away for a while.
+
+    What no door answers counts as no answer, but at first, where the address may be a wrong one.
+    """
+
+    _was_there = False
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, repeat: bool = True
+    ) -> tuple[int, Any]:
+        until = time.monotonic() + self._patience
+        while True:
+            status, answer = await super().ask(method, path, body, repeat)
+            is_odd = status >= 500 or isinstance(answer, str) and answer != ""
+            if path.startswith("/headroom/"):  # what a server said, through the door
+                return status, answer
+            if not is_odd or status < 500 and not self._was_there:
+                self._was_there = not is_odd
+                return status, answer
+            if time.monotonic() > until:
+                raise Unreachable(f"{method} {path} at {self.url} answered {status} and nothing "
+                                  f"that a farm says for {self._patience:g} s")
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 class Batch:

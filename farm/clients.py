@@ -59,27 +59,32 @@ def event_of(text: str) -> Json | None:
 
 def renamed(message: bytes, prompt_id: str) -> bytes:
     """Return a preview with the client's own id of the prompt in its metadata, if it has any."""
-    head, length, metadata, image = _parts(message)
-    if head != WITH_METADATA:
+    about, image = _parts(message)
+    if about is None:
         return message
-    metadata = json.dumps({**json.loads(metadata), "prompt_id": prompt_id}).encode()
-    return struct.pack(">II", head, len(metadata)) + metadata + image
+    metadata = json.dumps({**about, "prompt_id": prompt_id}).encode()
+    return struct.pack(">II", WITH_METADATA, len(metadata)) + metadata + image
 
 
 def plain_preview(message: bytes) -> bytes:
     """Return a preview for a client that knows none with metadata."""
-    head, _, metadata, image = _parts(message)
-    if head != WITH_METADATA:
+    about, image = _parts(message)
+    if about is None:
         return message
-    kind = KINDS_OF_IMAGE.get(json.loads(metadata).get("image_type", ""), 1)
+    kind = KINDS_OF_IMAGE.get(str(about.get("image_type")), 1)
     return struct.pack(">II", PREVIEW, kind) + image
 
 
-def _parts(message: bytes) -> tuple[int, int, bytes, bytes]:
+def _parts(message: bytes) -> tuple[Json | None, bytes]:
+    """Return a preview's metadata, None where it has none that can be read, and its picture."""
     if len(message) < 8:
-        return 0, 0, b"", message
+        return None, message
     head, length = struct.unpack(">II", message[:8])
-    return head, length, message[8:8 + length], message[8 + length:]
+    try:
+        found = json.loads(message[8:8 + length]) if head == WITH_METADATA else None
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else None, message[8 + length:]
 
 
 def tagged(value: Any, tag: str) -> Any:

@@ -2,16 +2,16 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
 from .clients import Clients, event
-from .history import ENDINGS, ending_of, entry_of, failure
+from .history import ENDINGS, ending_of, final
 from .keys import attempt_id
 from .line import Begun, Line, Refused, order_for, wish_of
 from .placement import Sizes, Waiting
-from .seat import Seat, Seats, Work
+from .seat import Seat, Seats, Tasks, Work
 from .store import Store
 from .verdict import Limits, verdict
 from .words import FarmError, Json, Order, Outcome
@@ -34,40 +34,30 @@ class Door:
         self.seats = self._seats.of
         self.there, self.want = self._seats.there, self._seats.want
         self.begun: dict[str, Begun] = {}  # by server
-        self._says = says
         self._after_oom, self._limits, self._guesses = after_oom, limits, guesses
-        self._line = Line(store)
         self._first: dict[str, asyncio.Future[Json | None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(says, self.open)
         self._number = store.last_number()
 
     # ---------------------------------------------------- from start to end
 
     def open(self) -> None:
-        """Go on with what an earlier door has accepted, and start or find every server."""
+        """Go on with what is on disk, and start or find every server that is not there."""
+        self._line, self.begun = Line(self.store), {}
         for kept in self.store.open():
             has_begun = kept.state == "running" and kept.server in self.seats
             self._line.join(kept, kept.server if has_begun else None)
         for seat in self.seats.values():
-            self._go(self._have(seat))
+            if seat.state in ("idle", "busy"):
+                seat.state = "idle"
+            else:
+                self._tasks.go(self._have(seat))
         self._give_out()  # servers that sleep start for what waits already
 
     async def close(self) -> None:
         """Stop; prompts that run stay with servers that were adopted, and are taken up again."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.end()
         await asyncio.gather(*(seat.work.close() for seat in self.seats.values()))
-
-    def _go(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._is_done)
-
-    def _is_done(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._says(f"The farm cannot go on with a prompt: {type(error).__name__}: {error}")
 
     # ---------------------------------------------------- what clients ask
 
@@ -84,7 +74,7 @@ class Door:
         number = self._numbered(body)
         first = self._first[prompt_id] = asyncio.get_running_loop().create_future()
         try:
-            with self.store.at_once():
+            with self._tasks.keeping(), self.store.at_once():
                 self._line.join(self.store.accept(prompt_id, number, asked.prompt, extra))
                 self._give_out()
             if any(one.kept.id == prompt_id for one in self.begun.values()):
@@ -103,7 +93,8 @@ class Door:
 
     def cancel(self, prompt_ids: Collection[str] | None) -> list[str]:
         """Take prompts out that wait, or every one; return those that did."""
-        out = self._line.cancel(prompt_ids)
+        with self._tasks.keeping():
+            out = self._line.cancel(prompt_ids)
         self._tell_status()
         return out
 
@@ -162,7 +153,7 @@ class Door:
         client_id = kept.extra.get("client_id")
         self.begun[name] = Begun(
             waiting, attempt, client_id if isinstance(client_id, str) else "", kept)
-        self._go(self._run(seat, order))
+        self._tasks.go(self._run(seat, order))
 
     # ---------------------------------------------------- what came of it
 
@@ -205,7 +196,8 @@ class Door:
 
     def _end(self, seat: Seat, begun: Begun, outcome: Outcome, text: str) -> None:
         """Keep the result, and then tell whose prompt it was."""
-        key, past, is_refused = begun.kept.id, begun.waiting.past, outcome.ending == "refused"
+        key, past, name = begun.kept.id, begun.waiting.past, seat.server.name
+        is_refused = outcome.ending == "refused"
         first = self._first.get(key)
         if first is not None and not first.done():
             if is_refused:
@@ -213,10 +205,9 @@ class Door:
                 first.set_result(outcome.entry or {"error": outcome.text, "node_errors": {}})
                 return
             first.set_result(None)
-        found = {} if is_refused else outcome.entry
-        entry = entry_of(begun.kept, found or failure(key, text), seat.server.name, outcome, past)
+        entry = final(begun.kept, {} if is_refused else outcome.entry, text, name, outcome, past)
         kind, data = ending_of(entry)
-        if self.store.ends(key, seat.server.name, ENDINGS[kind], entry):
+        if self.store.ends(key, name, ENDINGS[kind], entry):
             self.clients.tell(begun.client_id, event(kind, data))
             self.clients.tell(begun.client_id,
                               event("executing", {"node": None, "prompt_id": key}))
@@ -236,8 +227,12 @@ class Door:
 
     def _loses(self, seat: Seat, why: str) -> None:
         self._seats.goes(seat, why)
-        self._go(self._have(seat))
+        self._tasks.go(self._have(seat))
 
     def _is_away(self, seat: Seat) -> None:
-        self._line.release(seat.server.name)
-        asyncio.get_running_loop().call_soon(self._give_out)  # once what goes on is over
+        self._tasks.go(self._releases(seat.server.name))  # once what goes on is over
+
+    async def _releases(self, server: str) -> None:
+        with self.store.at_once():
+            self._line.release(server)
+            self._give_out()

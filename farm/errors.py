@@ -31,10 +31,11 @@ def is_out_of_memory(failure: Json, errors: Errors) -> bool:
 
 def failure_of(entry: Json) -> Json:
     """Return what a history entry says of its error; nothing for a success."""
-    for name, message in entry.get("status", {}).get("messages", ()):
+    status = entry.get("status") or {}
+    for name, message in status.get("messages", ()):
         if name in ("execution_error", "execution_interrupted"):
             return {"interrupted": name == "execution_interrupted", **message}
-    failed = entry.get("status", {}).get("status_str") == "error"
+    failed = status.get("status_str") == "error"
     return {"exception_message": "the server does not say why"} if failed else {}
 
 
@@ -50,3 +51,9 @@ def refusal(answer: Any) -> str:
     error = details.get("error")
     words = error.get("message") if isinstance(error, dict) else error
     return "; ".join(found) or str(words or answer)
+
+
+def strange(server: str, error: Exception) -> str:
+    """Say that a server's answer is none of ComfyUI's, and what was stumbled over, in one line."""
+    words = " ".join(str(error).split())[:200]
+    return f"{server} answered something strange: {type(error).__name__}: {words}"

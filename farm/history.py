@@ -3,8 +3,10 @@
 import contextlib
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from .clients import seat_tag, tagged
+from .errors import strange
 from .keys import prompt_id_of
 from .store import Kept, Store, without_secrets
 from .words import LARGEST, FarmError, Json, Outcome, Past
@@ -16,6 +18,19 @@ MEDIA = ("images", "video", "audio", "3d", "text")
 ENDED_STATES = frozenset(ENDINGS.values())
 # What is kept, and what clients of `/api/jobs` call it.
 STATES = {"waiting": "pending", "running": "in_progress", **{one: one for one in ENDED_STATES}}
+
+
+def final(
+    kept: Kept, found: Json, text: str, server: str, outcome: Outcome, past: Past
+) -> Json:
+    """Return what a prompt ended with: a failure of this `text` where no server has an entry."""
+    try:
+        entry = entry_of(kept, found or failure(kept.id, text), server, outcome, past)
+        job_of(replace(kept, entry=entry))  # clients will ask for it
+    except Exception as error:  # noqa: BLE001 - the entry is another program's
+        found = failure(kept.id, strange(server, error))
+        return entry_of(kept, found, server, outcome, past)
+    return entry
 
 
 def entry_of(kept: Kept, found: Json, server: str, outcome: Outcome, past: Past) -> Json:

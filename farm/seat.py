@@ -1,16 +1,21 @@
-"""The servers of a farm and what each does: it sleeps, starts, waits for work, works, is away."""
+"""The servers of a farm and what each does: it sleeps, starts, waits for work, works, is away.
+
+And the tasks in which a door has them do it.
+"""
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Mapping
+import sqlite3
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from .placement import Server
 from .words import Facts, Json, Order, Outcome
 from .worker import ServerFailed
 
 AGAIN_SECONDS = (2.0, 60.0)  # between attempts to have a server back: at first, at most
+STORE_SECONDS = 1.0  # after an error of the store
 HEARD_SECONDS = 3.0  # for the connection to a server; a prompt runs without it too
 
 
@@ -116,3 +121,52 @@ class Seats:
             await asyncio.wait_for(seat.is_heard.wait(), HEARD_SECONDS)
         seat.state, seat.was_there, seat.failed_starts = "idle", True, 0
         self._says(f"{seat.server.name} is there.")
+
+
+class Tasks:
+    """Runs work. After an error of the store it ends all of it and calls `reopen`.
+
+    Memory may then say what the disk does not: as after a restart only what is on disk counts.
+    """
+
+    def __init__(self, says: Callable[[str], None], reopen: Callable[[], None]) -> None:
+        self._says, self._reopen = says, reopen
+        self._running: set[asyncio.Task[None]] = set()
+
+    def go(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._is_done)
+
+    async def end(self) -> None:
+        await asyncio.gather(*self._stop(), return_exceptions=True)
+
+    @contextlib.contextmanager
+    def keeping(self) -> Iterator[None]:
+        """For what a client asks, who is told of the store's error too."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            self._fails(error)
+            raise
+
+    def _stop(self) -> set["asyncio.Task[None]"]:
+        others = self._running - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        return others
+
+    def _is_done(self, task: "asyncio.Task[None]") -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fails(error)
+
+    def _fails(self, error: BaseException) -> None:
+        self._says(f"The farm cannot go on with a prompt: {type(error).__name__}: {error}")
+        if isinstance(error, sqlite3.Error):
+            self.go(self._again())
+
+    async def _again(self) -> None:
+        await asyncio.sleep(STORE_SECONDS)
+        self._stop()
+        self._reopen()

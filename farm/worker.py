@@ -8,7 +8,7 @@ from pathlib import Path
 
 from . import process
 from .comfy import Comfy, Unknown, Unreachable
-from .errors import Errors, failure_of, is_out_of_memory, refusal
+from .errors import Errors, failure_of, is_out_of_memory, refusal, strange
 from .servers import HOST, PORT, ServerSpec
 from .words import Facts, Json, Order, Outcome, plain
 
@@ -97,6 +97,8 @@ class Worker:
                 is_over = not self._spec.is_started or not self._is_alive()
                 if is_over or time.monotonic() > until:
                     raise ServerFailed(self._why(error)) from error
+            except Exception as error:
+                raise ServerFailed(f"{strange(self._spec.name, error)}.") from error
             await asyncio.sleep(LOOK_SECONDS)
 
     def _why(self, error: Unreachable) -> str:
@@ -119,6 +121,8 @@ class Worker:
             return Outcome("lost", str(error))
         except Unknown as error:
             return Outcome("error", str(error))
+        except Exception as error:  # noqa: BLE001 - the answers are another program's
+            return Outcome("error", strange(self._spec.name, error))
 
     async def _run(self, order: Order) -> Outcome:
         comfy = self._comfy
@@ -152,7 +156,7 @@ class Worker:
         failure = failure_of(entry)
         if failure:
             return replace(self._failed(failure, facts), entry=entry, attempt=prompt_id)
-        rescued = len(runs) > 1 or any(item.get("recovered") for item in record.get("oom", ()))
+        rescued = len(runs) > 1 or any(item.get("recovered") for item in record.get("oom") or ())
         needed = _needed_mib(record, had.total_mib, had.room_mib)
         return Outcome("done", "", facts, needed, rescued, prompt_id, entry)
 

@@ -41,6 +41,15 @@ def test_a_wrong_option_is_one_sentence_and_exit_code_2(prompt, capsys, words, s
     assert says in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.parametrize("port", ["70000", "65536", "-1", "http"])
+def test_a_port_that_there_is_not_is_one_sentence_and_exit_code_2(capsys, tmp_path, port):
+    words = ["--servers", "http://127.0.0.1:9", "--results", str(tmp_path / "results")]
+    with pytest.raises(SystemExit) as end:
+        cli.main(["serve", "--port", port, *words])
+    assert end.value.code == 2 and not (tmp_path / "results").exists()
+    assert "expected a port, up to 65535" in capsys.readouterr().err.splitlines()[-1]
+
+
 @pytest.mark.parametrize("error, says", [
     (OSError(28, "No space left on device", f"results/{FILE}"), ("No space left", FILE)),
     (ConnectionRefusedError(111, "Connection refused"), ("Connection refused",)),

@@ -14,6 +14,7 @@ pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/r
 from support.doors import servers_in  # noqa: E402
 
 import fake_comfy  # noqa: E402
+from farm import cli  # noqa: E402
 from tools.waiting import LONGEST_SECONDS, wait_until  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -82,3 +83,52 @@ def test_all_prompts_are_finished_once_though_a_server_dies_one_hangs_and_the_he
                  if one["files"][0]["name"].startswith(f"{inputs['filename_prefix']}_")]
         assert one["server"] == "large"
     wait_until(lambda: not servers_in(tmp_path))
+
+
+@pytest.fixture
+def odd_farm(tmp_path, monkeypatch):
+    """Runs a batch at an address where a proxy's pages answer `times` in a row on one path."""
+    monkeypatch.setattr("farm.client.LOOK_SECONDS", 0.05)
+    (tmp_path / "p.json").write_text('{"1": {"class_type": "Fake", "inputs": {}}}')
+    comfy, queue = fake_comfy.FakeComfy(), []
+
+    def run(odd_path, odd_status, times, silent="60"):
+        left = [times]
+
+        def answer(path, query, body):
+            if path.startswith(odd_path) and left[0]:
+                left[0] -= 1
+                return odd_status, "<html>"
+            if path.startswith("/history/"):
+                return 200, {one: {"outputs": {}, "status": {"messages": []}} for one in queue}
+            return {"/farm": (200, {"remaining": 0, "servers": []}), "/queue": (200, {}),
+                    "/jobs": (200, {"jobs": [{"id": one} for one in queue]})}.get(path, (404, {}))
+
+        def accept(body):
+            if left[0] and odd_path == "/prompt":
+                return answer("/prompt", {}, body)
+            queue[:] = [body["prompt_id"]]
+            return 200, {}
+
+        comfy.answer, comfy.queue = answer, accept
+        return cli.main(["run", str(tmp_path / "p.json"), "--farm", comfy.url, "--results",
+                         str(tmp_path / "results"), "--silent-seconds", silent])
+
+    yield run
+    comfy.stop()
+
+
+@pytest.mark.parametrize("status", [502, 404, 200])
+@pytest.mark.parametrize("path", ["/farm", "/prompt", "/jobs", "/history"])
+def test_pages_of_a_proxy_are_waited_out_and_at_last_are_one_sentence(
+    odd_farm, tmp_path, capsys, path, status,
+):
+    if path == "/farm" and status != 502:  # at a wrong address nobody waits
+        assert odd_farm(path, status, 10**9) == cli.WRONG
+        assert "is no farm that can be used: GET /farm answered" in capsys.readouterr().err
+        return
+    assert odd_farm(path, status, 10**9, "0.2") == cli.WRONG
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("Error: The farm cannot be asked: ") and f"answered {status}" in line
+    assert results_of(tmp_path) == []
+    assert odd_farm(path, status, 2) == 0 and len(results_of(tmp_path)) == 1

@@ -80,6 +80,26 @@ def test_a_preview_reaches_a_client_in_the_form_that_it_understands(servers, ope
     assert whole.endswith(b"picture") and second.encode() in whole
 
 
+@pytest.mark.parametrize("broken", [
+    b"\0\0\0\4\0\0\0\3{x}picture", b"\0\0\0\4\0\0\0\2[]picture", b"\0\0\0\4\0\0\0\2\xff\xffp",
+    b'\0\0\0\4\0\0\0\x11{"image_type":[]}', b"\0\0\0\4", b"",
+])
+def test_a_broken_preview_is_passed_on_and_its_server_is_still_heard(servers, opened, broken):
+    [comfy] = servers(1000)
+    door, tell = opened(comfy), comfy.tell
+
+    def broken_first(prompt_id, kind, **data):
+        if data.get("preview"):
+            comfy.send_frame(comfy.clients[prompt_id], 2, broken)
+        tell(prompt_id, kind, **data)
+
+    comfy.tell = broken_first
+    with door.listening("me") as until:
+        door.queue(prompt(), client_id="me")
+        heard = [one for one in until("executing", None) if isinstance(one, bytes)]
+    assert len(heard) == 2 and heard[1].endswith(b"\2picture")
+
+
 def test_files_of_one_name_on_two_servers_are_each_shown_from_their_own(servers, opened):
     small, large = servers(1000, 4000)
     door = opened(small, large)
@@ -139,6 +159,32 @@ def test_an_error_of_its_own_is_told_at_once_and_the_prompt_is_not_tried_again(s
         assert until("execution_error")[-1]["data"]["exception_message"] == "bad"
     assert door.entry(one)["status"]["status_str"] == "error"
     assert len(first.posts("/prompt")) + len(second.posts("/prompt")) == 1
+
+
+@pytest.mark.parametrize("strange", [
+    {"status": {"messages": [["executed", None]]}}, {"outputs": {"1": None}}, {"prompt": 3},
+], ids=["message", "outputs", "prompt"])
+def test_an_entry_that_nobody_understands_fails_its_prompt_alone_and_its_server_goes_on(
+    servers, opened, strange,
+):
+    [comfy] = servers(1000)
+    door, answer = opened(comfy), comfy.answer
+
+    def strangely(path, *rest):
+        status, found = answer(path, *rest)
+        is_entry = path.startswith("/history/")
+        return status, {key: {**found[key], **strange} for key in found} if is_entry else found
+
+    comfy.answer = strangely
+    with door.listening("me") as until:
+        bad = door.queue(prompt(seed=1), client_id="me")
+        said = until("execution_error")[-1]["data"]["exception_message"]
+    assert said.startswith(f"{comfy.url} answered something strange: ")
+    comfy.answer = answer
+    good = door.queue(prompt(seed=2))
+    assert door.entry(good)["status"]["status_str"] == "success"
+    assert [(one["id"], one["status"]) for one in door.get("/api/jobs")["jobs"]] == [
+        (good, "completed"), (bad, "failed")]
 
 
 def test_the_queue_is_seen_and_prompts_are_taken_out_and_interrupted(servers, opened):

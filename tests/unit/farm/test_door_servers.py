@@ -1,5 +1,7 @@
 """Servers that fall silent, sleep, leave or come back behind a door, and a door that does."""
 
+import sqlite3
+
 import pytest
 
 pytest.importorskip("starlette", reason="needs ray[serve]: pip install -r farm/requirements.txt")
@@ -8,6 +10,7 @@ from support.doors import ID, IMPATIENT, hold, prompt  # noqa: E402
 
 from fake_comfy import FakeComfy  # noqa: E402
 from farm.process import free_port  # noqa: E402
+from farm.store import Store  # noqa: E402
 from farm.worker import Patience  # noqa: E402
 from tools.waiting import wait_until  # noqa: E402
 
@@ -102,3 +105,74 @@ def test_prompts_of_a_server_that_left_the_farm_or_does_not_come_back_are_run_by
     wait_until(lambda: other.prompts)
     again.post("/interrupt", {})
     assert again.entry(running)
+
+
+@pytest.fixture
+def failing_once(monkeypatch):
+    """Has a method of the store fail once, after it has written."""
+    monkeypatch.setattr("farm.seat.STORE_SECONDS", 0.1)
+
+    def fail(name):
+        method = getattr(Store, name)
+
+        def fails(*about):
+            monkeypatch.setattr(Store, name, method)
+            method(*about)
+            raise sqlite3.OperationalError("disk I/O error")
+
+        monkeypatch.setattr(Store, name, fails)
+
+    return fail
+
+
+@pytest.mark.parametrize("name", ["ends", "begins", "learn", "forgotten"])
+def test_an_error_of_the_disk_loses_no_prompt_and_runs_none_twice(
+    servers, opened, failing_once, name,
+):
+    one, other = servers(1000, 2000)
+    door = opened(one, other)
+    for comfy in (one, other):
+        comfy.goes_on.clear()
+    prompts = [door.queue(prompt(seed=n)) for n in range(6)]
+    wait_until(lambda: one.prompts and other.prompts)
+    failing_once(name)
+    for comfy in (one, other):
+        comfy.goes_on.set()
+    assert {door.entry(key)["status"]["status_str"] for key in prompts} == {"success"}
+    assert len(one.posts("/prompt") + other.posts("/prompt")) == 6
+    assert door.states() == ["idle", "idle"] and door.get("/farm")["remaining"] == 0
+    assert any("OperationalError: disk I/O error" in line for line in door.said)
+
+
+@pytest.mark.parametrize("name", ["accept", "begins", "drop"])
+def test_a_client_is_told_of_an_error_of_the_disk_and_may_ask_again(
+    servers, opened, failing_once, name,
+):
+    [comfy] = servers(1000)
+    door = opened(comfy)
+    if name == "drop":
+        hold(door, comfy)
+        waits = door.queue(prompt(seed=1))
+    failing_once(name)
+    path, body = ("/queue", {"delete": [waits]}) if name == "drop" else (
+        "/prompt", {"prompt": prompt(seed=1), "prompt_id": ID})
+    assert door.post(path, body)[0] == 500
+    if name == "drop":
+        door.post("/interrupt")
+        assert door.entry(waits)["status"]["status_str"] == "success"
+    else:
+        assert door.post(path, body)[0] == 200
+        assert door.entry(ID)["status"]["status_str"] == "success"
+
+
+def test_a_server_is_looked_for_though_the_disk_failed_when_it_went(opened, failing_once, servers):
+    [comfy] = servers(1000)
+    door = opened(comfy)
+    busy = hold(door, comfy)
+    failing_once("abandon")
+    comfy.prompts.clear()
+    comfy.end = lambda *_, **__: None  # no history: it was started anew
+    comfy.sockets.popitem()[1].shutdown(2)
+    wait_until(lambda: len(comfy.posts("/prompt")) == 2)
+    door.post("/queue", {"clear": True})
+    assert door.get(f"/api/jobs/{busy}")["status"] == "in_progress"

@@ -193,6 +193,33 @@ def test_wrong_answers_at_a_servers_address_cost_the_server_and_not_the_prompt(
     assert outcome.ending == "lost" and "GET /queue answered 502" in outcome.text
 
 
+@pytest.mark.parametrize("path, found, ending", [
+    ("/history/", [3], "error"), ("/history/", {"status": {"messages": [["executed"]]}}, "error"),
+    ("/history/", {"status": None, "outputs": {}}, "done"),
+    ("/headroom/runs/", {"oom": None, "peak_vram_mib": None}, "done"),
+    ("/headroom/runs/", {"oom": [3]}, "error"),
+])
+def test_an_answer_that_nobody_expects_is_an_outcome_and_never_an_exception(
+    comfy, worker, monkeypatch, path, found, ending,
+):
+    answer, one = comfy.answer, order(asked(seed=1))
+    found = {one.prompt_id: found} if path == "/history/" else found
+    monkeypatch.setattr(comfy, "answer", lambda where, query, body: (
+        (200, found) if where.startswith(path) and one.prompt_id in comfy.history
+        else answer(where, query, body)))
+    outcome = worker.run(one)
+    assert outcome.ending == ending and "\n" not in outcome.text
+    assert ending == "done" or outcome.text.startswith(f"{comfy.url} answered something strange: ")
+
+
+def test_a_server_whose_memory_nobody_can_read_does_not_start_and_is_tried_again(
+    comfy, made, monkeypatch,
+):
+    monkeypatch.setattr(comfy, "answer", lambda *_: (200, {"free_mib": 3}))
+    with pytest.raises(ServerFailed, match=r"answered something strange: KeyError: .*\.$"):
+        made(comfy.url)
+
+
 def test_a_server_that_is_not_there_is_one_sentence(made):
     comfy = FakeComfy()
     comfy.stop()
