@@ -52,12 +52,13 @@ def weights_of(path: Path) -> Weights | None:
 
 @lru_cache(maxsize=256)
 def _weights(path: Path, suffix: str, size: int, _changed: int) -> Weights:
+    by_size = Weights(size, {"": size}, {"": size // 2})
     if suffix not in WITH_HEADER:
-        return Weights(size, {"": size}, {"": size // 2})
+        return by_size
     try:
         return Weights(size, *_parts_of(path))
     except (OSError, SafetensorError):
-        return Weights(size, {"": size}, {"": size // 2}, is_broken=True)
+        return by_size._replace(is_broken=True)
 
 
 def _parts_of(path: Path) -> tuple[dict[str, int], dict[str, int]]:

@@ -78,9 +78,10 @@ def after_each_post(call: Callable[[], None]) -> None:
             return await handler(request)
         finally:
             if request.method == "POST":
-                done = thread.submit(_logging_errors, call)
+                loop = asyncio.get_running_loop()
+                done = loop.run_in_executor(thread, _logging_errors, call)
                 if request.path.removeprefix("/api").startswith(_OF_THE_QUEUE):
-                    await asyncio.wrap_future(done)
+                    await done
 
     _add_middleware(tell)
 

@@ -1,7 +1,7 @@
 // One press of Apply: does the edit still fit what is on the canvas, one undo step, the new nodes selected.
 import { titlesOf } from "./advice.js";
 import { applyEdit, boxOf, keepApart } from "./apply.js";
-import { rootOf } from "./graph.js";
+import { rootOf, workflowId } from "./graph.js";
 import { messageOf } from "./http.js";
 import { overlap } from "./place.js";
 import { CannotApply, WHY } from "./wires.js";
@@ -156,8 +156,8 @@ export function createApplying({ words, notify, page }) {
     const names = titlesOf(advice, t);
     try {
       const tools = page();
-      const id = tools.canvas && rootOf(tools.canvas.graph).id;
-      if (id && run.workflow_id && run.workflow_id !== String(id)) throw new CannotApply(WHY.other, {});
+      const id = tools.canvas && workflowId(rootOf(tools.canvas.graph));
+      if (id && run.workflow_id && run.workflow_id !== id) throw new CannotApply(WHY.other, {});
       await applyEdits(advice.map((item) => item.edit), classes, tools);
       notify("success", t("Applied: {names}", { names }), t("New nodes are selected; Ctrl+Z takes all of it back."));
     } catch (error) {

@@ -1,6 +1,6 @@
 // One badge for each node: what it used in the newest run of its workflow.
 import { badgeText } from "./format.js";
-import { figuresByNode, rootOf } from "./graph.js";
+import { figuresByNode, rootOf, workflowId } from "./graph.js";
 
 const MOST_WORKFLOWS = 30;
 const NO_ID = /^[0-]*$/;
@@ -77,9 +77,4 @@ export function createBadges({ graph, path = () => "", shown, words, room, redra
     key,
     of,
   };
-}
-
-/** Workflows saved by newer frontends carry an id of their own; older ones share one. */
-function workflowId(root) {
-  return String(root?.id ?? "");
 }

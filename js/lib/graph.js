@@ -69,3 +69,8 @@ export async function showNode(canvas, node, frame) {
   canvas.centerOnNode(node);
   canvas.setDirty(true, true);
 }
+
+/** Workflows saved by newer frontends carry an id of their own; older ones share one. */
+export function workflowId(root) {
+  return String(root?.id ?? "");
+}

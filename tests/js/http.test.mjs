@@ -74,3 +74,16 @@ test("only what the server or the way to it did is told as such: an error of the
   assert.equal(reasonText(silent, ZH), "服务器没有回应：Failed to fetch");
   assert.throws(() => reasonText(new TypeError("Cannot read properties of null"), EN), TypeError);
 });
+
+test("a question that the server never answers is given up, and an action is not", async ({ mock }) => {
+  const late = new AbortController();
+  mock.method(AbortSignal, "timeout", () => late.signal);
+  const http = createHttp((_, { signal, method }) => new Promise((done, fail) => {
+    if (method) done({ ok: true, status: 200, json: async () => ({ signal }) });
+    else signal.addEventListener("abort", () => fail(signal.reason));
+  }));
+  const asked = http.memory();
+  late.abort(new Error("it took too long"));
+  await assert.rejects(asked, (error) => reasonText(error, EN) === "The server does not answer: it took too long");
+  assert.equal((await http.resetPeaks()).signal, undefined);
+});

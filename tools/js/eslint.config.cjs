@@ -63,7 +63,7 @@ module.exports = [
   },
   {
     files: ["tests/js/**/*.mjs"],
-    languageOptions: { ecmaVersion: 2022, sourceType: "module", globals: named("Event", "EventTarget", "URL", "clearTimeout", "console", "setTimeout") },
+    languageOptions: { ecmaVersion: 2022, sourceType: "module", globals: named("AbortController", "AbortSignal", "Event", "EventTarget", "URL", "clearTimeout", "console", "setTimeout") },
     rules: { ...rules, "no-restricted-properties": "off" },
   },
 ];
